@@ -1,0 +1,167 @@
+// Config file → checked config and warnings, or one error that says what is wrong where, and what would be right.
+import { readFileSync, statSync } from 'node:fs';
+import type { z } from 'zod';
+import { InterlaneError, nearest, reasonOf } from '../errors.ts';
+import { agentId } from '../protocol/ids.ts';
+import { listSettings, placeOf } from './reference.ts';
+import { Config } from './schema.ts';
+import { readSource, SourceError, type Place, type Source } from './source.ts';
+
+export interface LoadedConfig {
+  config: Config;
+  /** Things that work, but perhaps not as meant. */
+  warnings: string[];
+}
+
+const largestFile = 16 * 1024 * 1024;
+const mostProblems = 20;
+
+export function loadConfig(file: string, env: Record<string, string | undefined>): LoadedConfig {
+  return readConfig(readText(file), file, env);
+}
+
+/** What holds with no config file at all. */
+export function defaultConfig(): Config {
+  return Config.parse({});
+}
+
+export function readConfig(text: string, file: string, env: Record<string, string | undefined>): LoadedConfig {
+  const source = parseSource(text, file, env);
+  const problems = source.problems.map(({ path, at, message }) => problem(file, at, `${pathText(path)} ${message}`));
+  const checked = Config.safeParse(source.value, { reportInput: true });
+  if (!checked.success) problems.push(...checked.error.issues.flatMap((issue) => describeIssue(issue, source, file)));
+  if (problems.length > 0 || !checked.success) {
+    const more = problems.length > mostProblems ? `\n\n… and ${problems.length - mostProblems} more` : '';
+    const count = problems.length === 1 ? 'a problem' : `${problems.length} problems`;
+    throw new InterlaneError(
+      'CONFIG_INVALID',
+      `config has ${count}; nothing was started\n\n${problems.slice(0, mostProblems).join('\n\n')}${more}`,
+    );
+  }
+  return { config: checked.data, warnings: [...notYetWarnings(source, file), ...likelyMistakes(checked.data)] };
+}
+
+function readText(file: string): string {
+  try {
+    const { size } = statSync(file);
+    if (size > largestFile) throw new Error(`it is ${size} bytes, and at most ${largestFile} are read`);
+    return readFileSync(file, 'utf8');
+  } catch (thrown) {
+    const missing = (thrown as NodeJS.ErrnoException).code === 'ENOENT';
+    throw new InterlaneError(
+      'FILE_UNREADABLE',
+      missing
+        ? `config file ${file} does not exist; check the path given by --config or INTERLANE_CONFIG`
+        : `config file ${file} cannot be read: ${reasonOf(thrown)}`,
+    );
+  }
+}
+
+function parseSource(text: string, file: string, env: Record<string, string | undefined>): Source {
+  try {
+    return readSource(text.replace(/^\uFEFF/, ''), env);
+  } catch (thrown) {
+    if (!(thrown instanceof SourceError)) throw thrown;
+    const advice = text.trim() === '' ? '\n  an empty config is written {}' : '';
+    throw new InterlaneError(
+      'CONFIG_INVALID',
+      `config has a problem; nothing was started\n\n${problem(file, thrown.at, `the file ${thrown.message}`)}${advice}`,
+    );
+  }
+}
+
+function problem(file: string, at: Place, headline: string, details: string[] = []): string {
+  return [`${file}:${at.line}:${at.column}  ${headline}`, ...details.map((detail) => `  ${detail}`)].join('\n');
+}
+
+function describeIssue(issue: z.core.$ZodIssue, source: Source, file: string): string[] {
+  if (issue.code === 'unrecognized_keys') return issue.keys.map((name) => unknownSetting(name, issue.path, source, file));
+  const place = placeOf(issue.path);
+  const written = source.written(issue.path);
+  const at = source.valueAt(issue.path);
+  const path = pathText(issue.path);
+  const allowed = place ? `allowed: ${place.allowed}` : undefined;
+  if (written === undefined)
+    return [
+      problem(
+        file,
+        at,
+        `${path} is missing`,
+        [allowed].filter((line) => line !== undefined),
+      ),
+    ];
+  const details = [`found:   ${place?.secret === false ? shorten(written) : '(not shown)'}`];
+  if (issue.code === 'custom' || issue.code === 'invalid_format') details.push(`allowed: ${issue.message.replace(/^must be /, '')}`);
+  else if (allowed) details.push(allowed);
+  if (issue.code === 'invalid_value' && place?.secret === false) {
+    // The suggestion is one of our own words, so it repeats nothing that came from the environment.
+    const [near] = nearest(String(issue.input), issue.values.map(String));
+    if (near !== undefined) details.push(`did you mean "${near}"?`);
+  }
+  return [problem(file, at, `${path} is not valid`, details)];
+}
+
+function unknownSetting(name: string, parent: PropertyKey[], source: Source, file: string): string {
+  const names = placeOf(parent)?.names ?? [];
+  const [near] = nearest(name, names);
+  const elsewhere = listSettings().find((setting) => setting.path.split('.').at(-1)?.replace('[]', '') === name);
+  const details = [`allowed: ${names.join(', ')}`];
+  if (near) details.push(`did you mean "${near}"?`);
+  else if (elsewhere) details.push(`did you mean ${elsewhere.path}?`);
+  return problem(file, source.nameAt([...parent, name]), `${pathText([...parent, name])} is not a setting`, details);
+}
+
+function notYetWarnings(source: Source, file: string): string[] {
+  const warnings: string[] = [];
+  const visit = (value: unknown, path: PropertyKey[]) => {
+    if (path.length > 0 && placeOf(path)?.notYet) {
+      warnings.push(`${pathText(path)} (${file}:${source.nameAt(path).line}) has no effect yet in this version`);
+    } else if (Array.isArray(value)) {
+      value.forEach((item, index) => visit(item, [...path, index]));
+    } else if (typeof value === 'object' && value !== null) {
+      for (const [name, item] of Object.entries(value)) visit(item, [...path, name]);
+    }
+  };
+  visit(source.value, []);
+  return warnings;
+}
+
+function likelyMistakes(config: Config): string[] {
+  const warnings: string[] = [];
+  config.agents.list.forEach((entry, index) => {
+    const id = agentId(entry.id);
+    if (id !== entry.id) warnings.push(`agents.list[${index}].id is used as "${id}"`);
+  });
+  const defaults = config.agents.list.flatMap((entry, index) => (entry.default ? [index] : []));
+  if (defaults.length > 1)
+    warnings.push(`agents.list has ${defaults.length} entries with default: true; agents.list[${defaults[0]!}] is taken`);
+  const linked = new Map<string, string>();
+  for (const [person, ids] of Object.entries(config.session.identityLinks)) {
+    for (const id of ids) {
+      const key = id
+        .toLowerCase()
+        .replace(/\s*:\s*/, ':')
+        .trim();
+      const earlier = linked.get(key);
+      if (earlier !== undefined && earlier !== person)
+        warnings.push(`session.identityLinks lists one id for both "${earlier}" and "${person}"; "${earlier}" is taken`);
+      else linked.set(key, person);
+    }
+  }
+  return warnings;
+}
+
+function pathText(path: PropertyKey[]): string {
+  let text = '';
+  for (const step of path) {
+    if (typeof step === 'number') text += `[${step}]`;
+    else if (/^[\w$-]+$/.test(String(step))) text += `${text ? '.' : ''}${String(step)}`;
+    else text += `[${JSON.stringify(String(step).slice(0, 60))}]`;
+  }
+  return text || 'the config';
+}
+
+function shorten(text: string): string {
+  const line = text.replace(/\s+/g, ' ');
+  return line.length > 80 ? `${line.slice(0, 77)}…` : line;
+}

@@ -1,0 +1,23 @@
+// Where things are: the state directory and the config file, from flags, then the environment, then the home directory.
+import { existsSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+
+export interface PathFlags {
+  config?: string | undefined;
+  stateDir?: string | undefined;
+}
+
+export interface Paths {
+  stateDir: string;
+  /** Undefined when no file was named and the usual place has none: the built-in defaults hold. */
+  configFile: string | undefined;
+  usualConfigFile: string;
+}
+
+export function findPaths(flags: PathFlags, env: Record<string, string | undefined>, home: string): Paths {
+  const stateDir = resolve(flags.stateDir || env['INTERLANE_STATE_DIR'] || join(home, '.interlane'));
+  const usualConfigFile = join(stateDir, 'interlane.json5');
+  const named = flags.config || env['INTERLANE_CONFIG'];
+  if (named) return { stateDir, usualConfigFile, configFile: resolve(named) };
+  return { stateDir, usualConfigFile, configFile: existsSync(usualConfigFile) ? usualConfigFile : undefined };
+}

@@ -1,0 +1,163 @@
+// The schema as a flat list of settings: read by the error messages, the load warnings and the printed reference page.
+import { z } from 'zod';
+import { Config } from './schema.ts';
+
+/** The part of JSON Schema that our config schema turns into, with our own marks. */
+interface Node {
+  type?: string;
+  properties?: Record<string, Node>;
+  additionalProperties?: Node | boolean;
+  items?: Node;
+  enum?: unknown[];
+  const?: unknown;
+  anyOf?: Node[];
+  required?: string[];
+  default?: unknown;
+  description?: string;
+  minimum?: number;
+  maximum?: number;
+  notYet?: boolean;
+  secret?: boolean;
+}
+
+export interface Setting {
+  /** `agents.list[].id`, `models.providers.<name>.type` */
+  path: string;
+  allowed: string;
+  default: unknown;
+  required: boolean;
+  reason: string;
+  notYet: boolean;
+  secret: boolean;
+}
+
+const root = z.toJSONSchema(Config, { io: 'input', unrepresentable: 'any' }) as Node;
+
+/** Every setting, in the order of the schema. */
+export function listSettings(): Setting[] {
+  return [...walk(root, '', false, false, false)];
+}
+
+function* walk(node: Node, path: string, required: boolean, notYet: boolean, secret: boolean): Generator<Setting> {
+  const marks = { notYet: notYet || node.notYet === true, secret: secret || node.secret === true };
+  const leaf = isLeaf(node);
+  if (path !== '' && (leaf || node.description !== undefined)) {
+    yield { path, allowed: describeAllowed(node), default: node.default, required, reason: node.description ?? '', ...marks };
+  }
+  if (leaf) return;
+  for (const [name, child] of Object.entries(node.properties ?? {})) {
+    yield* walk(child, path ? `${path}.${name}` : name, node.required?.includes(name) ?? false, marks.notYet, marks.secret);
+  }
+  if (node.items) yield* walk(node.items, `${path}[]`, false, marks.notYet, marks.secret);
+  if (typeof node.additionalProperties === 'object')
+    yield* walk(node.additionalProperties, `${path}.<name>`, false, marks.notYet, marks.secret);
+}
+
+function isLeaf(node: Node): boolean {
+  return !node.properties && !hasFields(node.items) && !hasFields(node.additionalProperties);
+}
+
+const hasFields = (node: Node | boolean | undefined): boolean =>
+  typeof node === 'object' && (node.properties !== undefined || node.additionalProperties !== undefined || hasFields(node.items));
+
+export interface SchemaPlace {
+  allowed: string;
+  names: string[];
+  notYet: boolean;
+  /** True where the value is a secret or could hold one. */
+  secret: boolean;
+}
+
+/** What the schema says about one place in a config; undefined for a place it does not know. */
+export function placeOf(path: PropertyKey[]): SchemaPlace | undefined {
+  let node: Node | boolean | undefined = root;
+  let notYet = false;
+  let secret = false;
+  for (const step of path) {
+    if (typeof node !== 'object') return undefined;
+    node = typeof step === 'number' ? node.items : (node.properties?.[String(step)] ?? node.additionalProperties);
+    if (typeof node === 'object') {
+      notYet ||= node.notYet === true;
+      secret ||= node.secret === true;
+    }
+  }
+  if (typeof node !== 'object') return undefined;
+  return { allowed: describeAllowed(node), names: Object.keys(node.properties ?? {}), notYet, secret: secret || holdsSecret(node) };
+}
+
+function holdsSecret(node: Node | boolean | undefined): boolean {
+  if (typeof node !== 'object') return false;
+  return (
+    node.secret === true ||
+    Object.values(node.properties ?? {}).some(holdsSecret) ||
+    holdsSecret(node.additionalProperties) ||
+    holdsSecret(node.items)
+  );
+}
+
+function describeAllowed(node: Node): string {
+  if (node.enum) return orList(node.enum.map((value) => JSON.stringify(value)));
+  if (node.const !== undefined) return JSON.stringify(node.const);
+  if (node.anyOf) return orList(node.anyOf.map(describeAllowed));
+  switch (node.type) {
+    case 'integer':
+    case 'number':
+      return describeNumber(node);
+    case 'boolean':
+      return 'true or false';
+    case 'array':
+      return node.items && !hasFields(node.items) ? `a list, each ${describeAllowed(node.items)}` : 'a list';
+    case 'object':
+      return typeof node.additionalProperties === 'object' && !hasFields(node.additionalProperties)
+        ? `an object, each value ${describeAllowed(node.additionalProperties)}`
+        : 'an object';
+    default:
+      return 'text';
+  }
+}
+
+function describeNumber({ type, minimum, maximum }: Node): string {
+  const noun = type === 'integer' ? 'a whole number' : 'a number';
+  const low = minimum !== undefined && minimum > Number.MIN_SAFE_INTEGER ? minimum : undefined;
+  const high = maximum !== undefined && maximum < Number.MAX_SAFE_INTEGER ? maximum : undefined;
+  if (low !== undefined && high !== undefined) return `${noun} from ${low} to ${high}`;
+  if (low !== undefined) return `${noun}, at least ${low}`;
+  return high === undefined ? noun : `${noun}, at most ${high}`;
+}
+
+function orList(words: string[]): string {
+  return words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} or ${words.at(-1)!}`;
+}
+
+/** The reference page, as Markdown. */
+export function configReference(): string {
+  const lines = [
+    '# Interlane settings',
+    '',
+    'The config is one JSON5 file. Every setting is optional unless marked *required*; an unknown one is an error.',
+    'In a text value, `${NAME}` is replaced by that environment variable, and `$${` stands for a plain `${`.',
+    'Settings marked *not yet* are checked, but nothing reads them in this version.',
+  ];
+  let section = '';
+  for (const setting of listSettings()) {
+    const top = /^\w+/.exec(setting.path)![0];
+    if (top !== section) {
+      section = top;
+      lines.push('', `## ${section}`, '');
+    }
+    const marks = [setting.required ? '*required*' : '', setting.secret ? '*secret*' : '', setting.notYet ? '*not yet*' : ''].filter(
+      (mark) => mark !== '',
+    );
+    const fallback =
+      setting.default === undefined || isEmptyObject(setting.default) ? '' : `; default \`${JSON.stringify(setting.default)}\``;
+    lines.push(
+      `- \`${setting.path}\`: ${setting.allowed}${fallback}${marks.length > 0 ? ` (${marks.join(', ')})` : ''}`,
+      `  ${capital(setting.reason)}.`,
+    );
+  }
+  return `${lines.join('\n')}\n`;
+}
+
+const isEmptyObject = (value: unknown) =>
+  typeof value === 'object' && value !== null && !Array.isArray(value) && Object.keys(value).length === 0;
+const capital = (sentence: string) => sentence.charAt(0).toUpperCase() + sentence.slice(1);

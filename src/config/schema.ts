@@ -1,0 +1,215 @@
+// The whole configuration as one schema: every setting, its default and the reason for it.
+import { z } from 'zod';
+import { agentId } from '../protocol/ids.ts';
+import { Level, ThinkingLevel, Visibility } from '../protocol/labels.ts';
+import {
+  AgentEntry,
+  AgentToAgent,
+  AllowAgents,
+  Binding,
+  Classification,
+  DmScope,
+  IdentityLinks,
+  MainKey,
+  PolicyRule,
+  SandboxMode,
+  SendPolicy,
+  SessionScope,
+  SessionToolsVisibility,
+} from '../protocol/settings.ts';
+
+// `meta` of a setting: `description` is its reason; `notYet` marks one that nothing reads yet; `secret` one that is never shown.
+// A mark on a group holds for everything in it.
+
+const text = z.string().min(1);
+const secret = (description: string) => text.optional().meta({ description, secret: true });
+const secrets = (description: string) => z.record(z.string(), z.string()).default({}).meta({ description, secret: true });
+
+const session = z.strictObject({
+  scope: SessionScope.default('per-sender').meta({
+    description: 'people keep their own sessions; "global" puts all direct chats into one',
+  }),
+  dmScope: DmScope.default('main').meta({
+    description: 'direct chats share the main session, right for one person with many apps; narrow it when others write too',
+  }),
+  mainKey: MainKey.default('main').meta({ description: 'the name of the main session in keys' }),
+  identityLinks: IdentityLinks.default({}).meta({
+    description: 'one person on several channels: { "ana": ["telegram:111", "discord:222"] }; nobody is linked by guess',
+  }),
+  sendPolicy: SendPolicy.prefault({}),
+  agentToAgent: z
+    .strictObject({
+      maxPingPongTurns: z.int().min(0).max(5).default(5).meta({ description: 'enough to settle a question, too few to loop' }),
+    })
+    .prefault({})
+    .meta({ notYet: true }),
+  threadBindings: z
+    .strictObject({
+      enabled: z.boolean().default(true).meta({ description: 'a spawn may ask for a thread of its own where the channel has threads' }),
+      idleHours: z.int().min(0).default(24).meta({ description: 'a thread nobody uses for a day is let go; 0 is never' }),
+    })
+    .prefault({})
+    .meta({ notYet: true }),
+});
+
+const agentDefaults = z.strictObject({
+  model: text.optional().meta({ description: 'provider/model; without it the first model found is used', notYet: true }),
+  thinking: ThinkingLevel.optional().meta({ description: "without it the model's own default holds", notYet: true }),
+  maxConcurrent: z.int().min(1).optional().meta({ description: 'chat runs at once; without it 4 per processor core', notYet: true }),
+  sandbox: z
+    .strictObject({
+      mode: SandboxMode.default('off').meta({ description: 'which sessions are confined: none, all but the main one, or all' }),
+      sessionToolsVisibility: SessionToolsVisibility.default('spawned').meta({
+        description: 'a confined session sees at most itself and what it spawned',
+      }),
+    })
+    .prefault({}),
+  subagents: z
+    .strictObject({
+      model: text.optional().meta({ description: "without it a child runs on its agent's model", notYet: true }),
+      thinking: ThinkingLevel.optional().meta({ description: 'without it a child thinks like its agent', notYet: true }),
+      runTimeoutSeconds: z.int().min(0).default(0).meta({ description: 'a child may take its time; 0 is no limit', notYet: true }),
+      archiveAfterMinutes: z
+        .int()
+        .min(0)
+        .default(60)
+        .meta({ description: 'time to look at a finished child before it is archived; 0 is never', notYet: true }),
+      allowAgents: AllowAgents.optional().meta({ description: 'other agents an agent may spawn; without it only itself, `["*"]` is any' }),
+      maxSpawnDepth: z.int().min(1).max(5).default(1).meta({ description: 'children do not spawn children unless someone wants trees' }),
+      maxConcurrent: z.int().min(1).default(8).meta({ description: 'children at once, so that they cannot crowd out chats', notYet: true }),
+    })
+    .prefault({}),
+});
+
+const agents = z.strictObject({
+  defaults: agentDefaults.prefault({}),
+  list: z
+    .array(AgentEntry)
+    .default([])
+    .superRefine((list, context) => {
+      const seen = new Map<string, number>();
+      list.forEach((entry, index) => {
+        const id = agentId(entry.id);
+        const earlier = seen.get(id);
+        if (earlier === undefined) seen.set(id, index);
+        else
+          context.addIssue({
+            code: 'custom',
+            path: [index, 'id'],
+            message: `must differ from agents.list[${earlier}].id, which becomes the same id`,
+          });
+      });
+    })
+    .meta({ description: 'without a list there is one agent, "main"' }),
+});
+
+const tools = z.strictObject({
+  sessions: z
+    .strictObject({
+      visibility: Visibility.default('tree').meta({
+        description: 'a session sees itself and what it spawned until someone trusts it with more',
+      }),
+    })
+    .prefault({}),
+  agentToAgent: AgentToAgent.prefault({}),
+  subagents: z
+    .strictObject({
+      tools: z
+        .strictObject({
+          allow: z.array(text).optional().meta({ description: 'only these tools for children; without it all but the session tools' }),
+          deny: z.array(text).default([]).meta({ description: 'never these tools for children; beats allow' }),
+        })
+        .prefault({}),
+    })
+    .prefault({})
+    .meta({ notYet: true }),
+});
+
+const provider = z.strictObject({
+  type: z.enum(['openai-compatible', 'openai', 'anthropic', 'google']).meta({ description: 'which protocol it speaks' }),
+  baseUrl: z
+    .url({ protocol: /^https?$/ })
+    .optional()
+    .meta({ description: "without it the provider's own address" }),
+  apiKey: secret('write "${NAME}" to take it from the environment'),
+  authProfiles: z
+    .record(z.string(), z.strictObject({ apiKey: secret('key of this profile') }))
+    .default({})
+    .meta({ description: 'further keys to choose from by name' }),
+});
+
+const mcpServer = z
+  .strictObject({
+    command: text.optional().meta({ description: 'program to start and speak to over its standard input and output' }),
+    args: z.array(z.string()).default([]).meta({ description: 'its arguments' }),
+    env: secrets('the only environment it gets beside PATH and HOME'),
+    url: z
+      .url({ protocol: /^https?$/ })
+      .optional()
+      .meta({ description: 'address of a server that already runs' }),
+    headers: secrets('sent with every request to the address'),
+    level: Level.optional().meta({ description: 'level of what its tools return' }),
+  })
+  .refine(
+    (server) => (server.command === undefined) !== (server.url === undefined),
+    'needs either `command` or `url`, not both and not neither',
+  );
+
+export const Config = z.strictObject({
+  session: session.prefault({}),
+  agents: agents.prefault({}),
+  owners: z
+    .array(z.string().regex(/^\s*[^:\s]+\s*:[\s\S]*\S/, 'must be "<channel>:<id>", for example "telegram:111"'))
+    .default([])
+    .meta({ description: 'who may use owner commands; nobody does until named', notYet: true }),
+  tools: tools.prefault({}),
+  bindings: z.array(Binding).default([]).meta({ description: 'which agent answers where; what none claims goes to the default agent' }),
+  channels: z
+    .record(
+      z.string(),
+      z.strictObject({ enabled: z.boolean().default(true).meta({ description: 'a channel that is configured is meant to be used' }) }),
+    )
+    .default({})
+    .meta({ description: 'chat platforms to connect', notYet: true }),
+  models: z
+    .strictObject({
+      providers: z.record(z.string(), provider).default({}).meta({ description: 'model services by the name used in provider/model' }),
+    })
+    .prefault({})
+    .meta({ notYet: true }),
+  classification: Classification.prefault({}),
+  policy: z
+    .strictObject({
+      rules: z.array(PolicyRule).default([]).meta({ description: 'your own rules at the policy door; they can only tighten' }),
+    })
+    .prefault({}),
+  gateway: z
+    .strictObject({
+      port: z.int().min(0).max(65_535).default(4683).meta({ description: 'where clients connect; 0 takes any free port' }),
+      host: text.default('127.0.0.1').meta({ description: 'only this machine, until someone opens it' }),
+    })
+    .prefault({})
+    .meta({ notYet: true }),
+  hooks: z
+    .strictObject({
+      enabled: z.boolean().default(false).meta({ description: 'nothing from outside starts a run until someone says so' }),
+      token: secret('what a webhook caller must present'),
+    })
+    .prefault({})
+    .meta({ notYet: true }),
+  mcp: z
+    .strictObject({ servers: z.record(z.string(), mcpServer).default({}).meta({ description: 'outside tool servers by name' }) })
+    .prefault({})
+    .meta({ notYet: true }),
+  store: z
+    .strictObject({
+      durability: z
+        .enum(['full', 'normal'])
+        .default('full')
+        .meta({ description: 'an acknowledged message survives a power cut; "normal" survives a crash and is faster' }),
+    })
+    .prefault({})
+    .meta({ notYet: true }),
+});
+
+export type Config = z.infer<typeof Config>;

@@ -1,0 +1,125 @@
+// JSON5 text → plain value, with the place of every value and name kept for error messages.
+import { parse, type ValueNode } from '@humanwhocodes/momoa';
+import { reasonOf } from '../errors.ts';
+
+export interface Place {
+  line: number;
+  column: number;
+}
+
+export interface Problem {
+  path: PropertyKey[];
+  at: Place;
+  message: string;
+}
+
+export interface Source {
+  value: unknown;
+  problems: Problem[];
+  /** Where a value stands, or the nearest value around it. */
+  valueAt(path: PropertyKey[]): Place;
+  /** Where the name of a setting stands. */
+  nameAt(path: PropertyKey[]): Place;
+  /** A value as it was written, before `${NAME}` was replaced. */
+  written(path: PropertyKey[]): string | undefined;
+}
+
+interface Spot {
+  value: Place;
+  name: Place;
+  range: [number, number];
+}
+
+/** Throws `SourceError` for text that is not JSON5. What can be said of a single value becomes a problem instead. */
+export function readSource(text: string, env: Record<string, string | undefined>): Source {
+  const spots = new Map<string, Spot>();
+  const problems: Problem[] = [];
+
+  const build = (node: ValueNode, path: PropertyKey[], name?: Place): unknown => {
+    const place = { line: node.loc.start.line, column: node.loc.start.column };
+    spots.set(spotKey(path), { value: place, name: name ?? place, range: node.range as [number, number] });
+    switch (node.type) {
+      case 'Object': {
+        const members = new Map<string, unknown>();
+        for (const member of node.members) {
+          const key = member.name.type === 'Identifier' ? member.name.name : member.name.value;
+          const at = { line: member.name.loc.start.line, column: member.name.loc.start.column };
+          if (members.has(key)) problems.push({ path: [...path, key], at, message: 'is given twice; keep one' });
+          members.set(key, build(member.value, [...path, key], at));
+        }
+        return Object.fromEntries(members); // own properties only, also for a name like __proto__
+      }
+      case 'Array':
+        return node.elements.map((element, index) => build(element.value, [...path, index]));
+      case 'String':
+        return expand(node.value, env, (variable) =>
+          problems.push({ path, at: place, message: `needs the environment variable ${variable}, which is not set` }),
+        );
+      case 'Number':
+      case 'Boolean':
+        return node.value;
+      case 'Null':
+        return null;
+      case 'NaN':
+        return Number.NaN;
+      case 'Infinity':
+        return node.sign === '-' ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY;
+    }
+  };
+
+  const spotOf = (path: PropertyKey[]): Spot => {
+    for (let length = path.length; length > 0; length--) {
+      const spot = spots.get(spotKey(path.slice(0, length)));
+      if (spot) return spot;
+    }
+    return spots.get(spotKey([]))!;
+  };
+
+  const value = build(parseJson5(text), []);
+  return {
+    value,
+    problems,
+    valueAt: (path) => spotOf(path).value,
+    nameAt: (path) => spotOf(path).name,
+    written: (path) => {
+      const spot = spots.get(spotKey(path));
+      return spot && text.slice(...spot.range);
+    },
+  };
+}
+
+export class SourceError extends Error {
+  readonly at: Place;
+
+  constructor(at: Place, message: string) {
+    super(message);
+    this.at = at;
+  }
+}
+
+function parseJson5(text: string): ValueNode {
+  try {
+    return parse(text, { mode: 'json5', ranges: true }).body;
+  } catch (thrown) {
+    if (thrown instanceof RangeError) throw new SourceError({ line: 1, column: 1 }, 'is nested too deeply');
+    const { line = 1, column = 1 } = thrown as { line?: number; column?: number };
+    throw new SourceError(
+      { line, column },
+      `is not valid JSON5: ${reasonOf(thrown)
+        .replace(/ \(\d+:\d+\)$/, '')
+        .replace(/\.$/, '')
+        .toLowerCase()}`,
+    );
+  }
+}
+
+function expand(text: string, env: Record<string, string | undefined>, missing: (variable: string) => void): string {
+  return text.replace(/\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}/g, (written, variable?: string) => {
+    if (variable === undefined) return '${';
+    const value = env[variable];
+    if (value === undefined) missing(variable);
+    return value ?? written;
+  });
+}
+
+const spotKey = (path: PropertyKey[]) => JSON.stringify(path);

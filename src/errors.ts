@@ -1,0 +1,75 @@
+// Every failure a caller can meet: one class, a closed list of codes, and one table code → websocket, HTTP and exit status.
+
+/** What each code becomes at each door. `exit` follows sysexits(3), so scripts can tell a typo from an outage. */
+export const errorTable = {
+  USAGE: { ws: 'INVALID_REQUEST', http: 400, exit: 64 },
+  INVALID_REQUEST: { ws: 'INVALID_REQUEST', http: 400, exit: 65 },
+  SESSION_KEY_INVALID: { ws: 'INVALID_REQUEST', http: 400, exit: 65 },
+  SESSION_KEY_RESERVED: { ws: 'INVALID_REQUEST', http: 400, exit: 65 },
+  SESSION_NOT_FOUND: { ws: 'INVALID_REQUEST', http: 404, exit: 66 },
+  SESSION_AMBIGUOUS: { ws: 'INVALID_REQUEST', http: 409, exit: 65 },
+  AGENT_NOT_ALLOWED: { ws: 'FORBIDDEN', http: 403, exit: 77 },
+  SPAWN_DEPTH: { ws: 'FORBIDDEN', http: 403, exit: 77 },
+  SANDBOX_REQUIRED: { ws: 'FORBIDDEN', http: 403, exit: 77 },
+  SEND_TO_SELF: { ws: 'INVALID_REQUEST', http: 400, exit: 65 },
+  SEND_POLICY_DENIED: { ws: 'FORBIDDEN', http: 403, exit: 77 },
+  WRITE_DOWN: { ws: 'FORBIDDEN', http: 403, exit: 77 },
+  POLICY_BLOCKED: { ws: 'FORBIDDEN', http: 403, exit: 77 },
+  FILE_UNREADABLE: { ws: 'UNAVAILABLE', http: 503, exit: 66 },
+  STATE_UNUSABLE: { ws: 'UNAVAILABLE', http: 503, exit: 73 },
+  CONFIG_INVALID: { ws: 'INVALID_REQUEST', http: 400, exit: 78 },
+  INTERNAL: { ws: 'UNAVAILABLE', http: 500, exit: 70 },
+} as const;
+
+export type ErrorCode = keyof typeof errorTable;
+
+/** A message starts with the noun that failed and ends with what to do. It is shown as it is: no secrets, no stack. */
+export class InterlaneError extends Error {
+  override readonly name = 'InterlaneError';
+  readonly code: ErrorCode;
+
+  constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+}
+
+/** The text of anything that was thrown, for the end of a sentence. */
+export function reasonOf(thrown: unknown): string {
+  return thrown instanceof Error ? thrown.message : String(thrown);
+}
+
+/** The words nearest to a misspelt one, nearest first: at most `limit`, none that is further than a third of its length. */
+export function nearest(word: string, known: Iterable<string>, limit = 1): string[] {
+  const wanted = word.slice(0, 200).toLowerCase();
+  const near: { text: string; distance: number }[] = [];
+  for (const text of known) {
+    const candidate = text.slice(0, 200).toLowerCase();
+    const allowed = Math.max(1, Math.floor(Math.max(wanted.length, candidate.length) / 3));
+    if (Math.abs(wanted.length - candidate.length) > allowed) continue;
+    const distance = editDistance(wanted, candidate);
+    if (distance <= allowed) near.push({ text, distance });
+  }
+  return near
+    .toSorted((a, b) => a.distance - b.distance || (a.text < b.text ? -1 : 1))
+    .slice(0, limit)
+    .map((entry) => entry.text);
+}
+
+/** Edits between two short words, a swap of neighbours counting as one. */
+function editDistance(a: string, b: string): number {
+  let beforeLast: number[] = [];
+  let last = Array.from({ length: b.length + 1 }, (_, j) => j);
+  for (let i = 1; i <= a.length; i++) {
+    const row = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const substitution = last[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1);
+      let best = Math.min(last[j]! + 1, row[j - 1]! + 1, substitution);
+      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) best = Math.min(best, beforeLast[j - 2]! + 1);
+      row.push(best);
+    }
+    beforeLast = last;
+    last = row;
+  }
+  return last[b.length]!;
+}

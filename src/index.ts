@@ -1,0 +1,10 @@
+// The public surface of the package, by name.
+export { defaultConfig, loadConfig, readConfig, type LoadedConfig } from './config/load.ts';
+export type { Config } from './config/schema.ts';
+export { errorTable, InterlaneError, type ErrorCode } from './errors.ts';
+export { createGateway, type Gateway } from './gateway.ts';
+export { decide, partyOf, type Decision, type Request, type World } from './rules/decide.ts';
+export { route, type Route, type Routes } from './rules/route.ts';
+export { formatSessionKey, parseSessionKey, requestKey, type SessionKey } from './rules/session-key.ts';
+export { planReference, settleReference } from './rules/reference.ts';
+export { nextDue, parseDuration, parseSchedule, type Schedule } from './rules/schedule.ts';

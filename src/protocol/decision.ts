@@ -1,0 +1,10 @@
+// A decision: ALLOW, BLOCK or REDACT, with every rule that was asked, in order, and its reason.
+
+/** `NOTE` is a rule that had nothing to say here, with why. */
+export interface RuleTrace {
+  rule: string;
+  effect: 'ALLOW' | 'BLOCK' | 'REDACT' | 'NOTE';
+  why: string;
+}
+
+export type Effect = 'ALLOW' | 'BLOCK' | 'REDACT';

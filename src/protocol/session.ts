@@ -1,0 +1,27 @@
+// What the rules know of a session: its key, lineage, labels and where it speaks. Never its text.
+import { z } from 'zod';
+import { ChatTypeWord, Level } from './labels.ts';
+
+export const DeliveryContext = z.strictObject({
+  channel: z.string().min(1),
+  to: z.string().min(1),
+  accountId: z.string().optional(),
+  threadId: z.string().optional(),
+});
+export type DeliveryContext = z.infer<typeof DeliveryContext>;
+
+export const SessionFacts = z.strictObject({
+  key: z.string().min(1).max(131_072),
+  /** Store key of the session that spawned this one. */
+  spawnedBy: z.string().min(1).optional(),
+  /** How many spawns lie between this session and one that nobody spawned. */
+  depth: z.int().min(0).optional(),
+  taint: Level.default('PUBLIC'),
+  /** The level from which this session's existence may be known; at least its taint counts as well. */
+  existTaint: Level.default('PUBLIC'),
+  channel: z.string().min(1).optional(),
+  chatType: ChatTypeWord.optional(),
+  sendPolicy: z.enum(['allow', 'deny']).optional(),
+  deliveryContext: DeliveryContext.optional(),
+});
+export type SessionFacts = z.infer<typeof SessionFacts>;

@@ -1,0 +1,200 @@
+// The settings that rules read, each declared once: config/ composes them into the whole schema, rules/ takes their types.
+import { RE2JS } from 're2js';
+import { z } from 'zod';
+import { ChatTypeWord, HookName, Level, ThinkingLevel, type Visibility } from './labels.ts';
+
+const nonBlank = z.string().regex(/\S/, 'must not be blank');
+
+/** A pattern with `*` for any text, or a plain word. Never a regular expression: matching stays linear. */
+const Glob = nonBlank.max(256);
+
+/** A regular expression in RE2 syntax, which cannot be made slow by the text it reads. */
+const Pattern = z
+  .string()
+  .min(1)
+  .max(1024)
+  .superRefine((pattern, context) => {
+    try {
+      RE2JS.compile(pattern);
+    } catch (thrown) {
+      const reason = thrown instanceof Error ? thrown.message : String(thrown);
+      context.addIssue({ code: 'custom', message: `not a valid RE2 pattern: ${reason}` });
+    }
+  });
+
+function matchesNothing(pattern: string | undefined): boolean {
+  try {
+    return pattern !== undefined && RE2JS.compile(pattern).test('');
+  } catch {
+    return false; // the pattern's own check has already said what is wrong with it
+  }
+}
+
+// session.* ----------------------------------------------------------------------------------------------------------
+
+export const SessionScope = z.enum(['per-sender', 'global']);
+export const DmScope = z.enum(['main', 'per-peer', 'per-channel-peer', 'per-account-channel-peer']);
+export type DmScope = z.infer<typeof DmScope>;
+
+/** Words that begin another kind of key, so a main session cannot be called so. */
+const takenNames = new Set([
+  'agent',
+  'direct',
+  'dm',
+  'cron',
+  'hook',
+  'node',
+  'subagent',
+  'acp',
+  'guest',
+  'global',
+  'unknown',
+  'thread',
+  'topic',
+]);
+export const MainKey = z
+  .string()
+  .regex(/^[a-z0-9_-]{1,64}$/, 'must be 1 to 64 of a-z, 0-9, "_" and "-"')
+  .refine((name) => !takenNames.has(name) && !name.startsWith('node-'), 'must not be a word that begins another kind of session key');
+
+export const IdentityLinks = z.record(
+  nonBlank,
+  z.array(z.string().regex(/^\s*[^:\s]+\s*:[\s\S]*\S/, 'must be "<channel>:<id>", for example "telegram:111"')),
+);
+
+const SendAction = z.enum(['allow', 'deny']);
+export type SendAction = z.infer<typeof SendAction>;
+export const SendPolicyRule = z.strictObject({
+  match: z
+    .strictObject({
+      channel: nonBlank.optional().meta({ description: 'channel name' }),
+      surface: nonBlank.optional().meta({ description: 'old name of `channel`' }),
+      chatType: ChatTypeWord.optional().meta({ description: '`dm` is read as `direct`' }),
+      keyPrefix: nonBlank.optional().meta({ description: 'start of the store key or of the request key, any case' }),
+    })
+    .refine(
+      (match) => !(match.channel && match.surface) || match.channel === match.surface,
+      '`channel` and its old name `surface` must not differ',
+    )
+    .default({})
+    .meta({ description: 'all fields given must match; an empty match is every session' }),
+  action: SendAction.meta({ description: 'any matching deny beats any matching allow' }),
+});
+export type SendPolicyRule = z.infer<typeof SendPolicyRule>;
+export const SendPolicy = z.strictObject({
+  rules: z.array(SendPolicyRule).default([]).meta({ description: 'no rule unless someone wants one' }),
+  default: SendAction.default('allow').meta({ description: 'answers go out unless a rule says otherwise' }),
+});
+export type SendPolicy = z.infer<typeof SendPolicy>;
+
+// agents.* -----------------------------------------------------------------------------------------------------------
+
+export const SandboxMode = z.enum(['off', 'non-main', 'all']);
+export type SandboxMode = z.infer<typeof SandboxMode>;
+export const SessionToolsVisibility = z.enum(['spawned', 'all']);
+export const AllowAgents = z.array(nonBlank);
+
+export const AgentSubagents = z.strictObject({
+  allowAgents: AllowAgents.optional().meta({ description: 'agents this one may spawn; `["*"]` is any, unset takes the default' }),
+  model: nonBlank.optional().meta({ description: "model of this agent's children", notYet: true }),
+  thinking: ThinkingLevel.optional().meta({ description: "thinking level of this agent's children", notYet: true }),
+});
+export const AgentSandbox = z.strictObject({
+  mode: SandboxMode.optional().meta({ description: 'overrides `agents.defaults.sandbox.mode`' }),
+  sessionToolsVisibility: SessionToolsVisibility.optional().meta({
+    description: 'overrides `agents.defaults.sandbox.sessionToolsVisibility`',
+  }),
+});
+export const AgentEntry = z.strictObject({
+  id: nonBlank.max(256).meta({ description: 'its name in keys; characters outside a-z, 0-9, "_" and "-" become "-"' }),
+  default: z.boolean().optional().meta({ description: 'takes what no binding claims; without it the first agent listed does' }),
+  name: nonBlank.optional().meta({ description: 'shown to people instead of the id' }),
+  instructions: z.string().optional().meta({ description: 'what the agent is told before every conversation', notYet: true }),
+  model: nonBlank.optional().meta({ description: 'overrides `agents.defaults.model`', notYet: true }),
+  runtime: z.enum(['model', 'scripted', 'acp', 'guest']).optional().meta({ description: 'who takes its turns', notYet: true }),
+  workspace: nonBlank.optional().meta({ description: 'directory of its files', notYet: true }),
+  subagents: AgentSubagents.prefault({}),
+  sandbox: AgentSandbox.prefault({}),
+});
+export type AgentEntry = z.infer<typeof AgentEntry>;
+
+// tools.*, bindings, policy ------------------------------------------------------------------------------------------
+
+export const AgentToAgent = z.strictObject({
+  enabled: z.boolean().default(false).meta({ description: 'agents do not reach into each other until someone says so' }),
+  allow: z.array(Glob).default([]).meta({ description: 'agent ids with `*`; both sides must match one; empty is every agent' }),
+});
+export type AgentToAgent = z.infer<typeof AgentToAgent>;
+
+const Peer = z.strictObject({
+  kind: ChatTypeWord.meta({ description: '`dm` is read as `direct`' }),
+  id: nonBlank.meta({ description: "the platform's id of the chat or sender" }),
+});
+export const Binding = z.strictObject({
+  agentId: nonBlank.meta({ description: 'who answers' }),
+  match: z
+    .strictObject({
+      channel: nonBlank.meta({ description: 'channel name' }),
+      accountId: nonBlank.optional().meta({ description: 'our account there; `*` is any, unset is only `default`' }),
+      peer: Peer.optional().meta({ description: 'one chat or sender, or the parent chat of a thread' }),
+      guildId: nonBlank.optional().meta({ description: 'a server of chats' }),
+      teamId: nonBlank.optional().meta({ description: 'a workspace' }),
+    })
+    .meta({ description: 'all fields given must match' }),
+});
+export type Binding = z.infer<typeof Binding>;
+
+export const Classification = z.strictObject({
+  channels: z
+    .record(z.string(), Level)
+    .default({})
+    .meta({ description: 'level of what comes from a channel and may go to it; unlisted is PUBLIC' }),
+  tools: z.record(z.string(), Level).default({}).meta({ description: 'level of what a tool returns; unlisted is PUBLIC', notYet: true }),
+});
+
+export const PolicyRule = z
+  .strictObject({
+    id: nonBlank.max(128).meta({ description: 'named in every decision it takes part in' }),
+    hook: HookName.meta({ description: 'the moment it is asked' }),
+    match: z
+      .strictObject({
+        tool: Glob.optional().meta({ description: 'tool name with `*`' }),
+        channel: Glob.optional().meta({ description: 'channel name with `*`' }),
+        agentId: Glob.optional().meta({ description: 'agent id with `*`' }),
+        keyPrefix: nonBlank.optional().meta({ description: 'start of the store key or of the request key' }),
+        taint: Level.optional().meta({ description: 'the session is at this level or above' }),
+        text: Pattern.optional().meta({ description: 'RE2 pattern found in the text' }),
+      })
+      .default({})
+      .meta({ description: 'all fields given must match; an empty match is always' }),
+    effect: z.enum(['BLOCK', 'REDACT']).meta({ description: 'rules only tighten, so there is no ALLOW' }),
+    message: nonBlank.max(500).optional().meta({ description: 'the reason shown when it blocks' }),
+  })
+  .refine((rule) => rule.effect !== 'REDACT' || rule.match.text !== undefined, 'a REDACT rule needs `match.text`: the pattern to take out')
+  .refine(
+    (rule) => rule.effect !== 'REDACT' || !matchesNothing(rule.match.text),
+    'a REDACT rule needs a `match.text` that does not match empty text',
+  );
+export type PolicyRule = z.infer<typeof PolicyRule>;
+
+/** All that the rules are decided by; a whole config is one of these. */
+export interface RuleSettings {
+  session: {
+    scope: z.infer<typeof SessionScope>;
+    dmScope: DmScope;
+    mainKey: string;
+    identityLinks: z.infer<typeof IdentityLinks>;
+    sendPolicy: SendPolicy;
+  };
+  agents: {
+    defaults: {
+      sandbox: { mode: SandboxMode; sessionToolsVisibility: z.infer<typeof SessionToolsVisibility> };
+      subagents: { allowAgents?: string[] | undefined; maxSpawnDepth: number };
+    };
+    list: AgentEntry[];
+  };
+  tools: { sessions: { visibility: Visibility }; agentToAgent: AgentToAgent };
+  bindings: Binding[];
+  classification: z.infer<typeof Classification>;
+  policy: { rules: PolicyRule[] };
+}

@@ -1,0 +1,74 @@
+// The configured agents as one table: id → what holds for it, its own settings over the defaults.
+import { agentId } from '../protocol/ids.ts';
+import type { RuleSettings, SandboxMode } from '../protocol/settings.ts';
+import type { KeyContext, SessionKey } from './session-key.ts';
+
+export interface Agent {
+  id: string;
+  name?: string | undefined;
+  sandbox: { mode: SandboxMode; sessionToolsVisibility: 'spawned' | 'all' };
+  /** Other agents it may spawn, as ids or `*`. */
+  allowAgents: string[];
+}
+
+export interface AgentTable {
+  /** Empty when `agents.list` is: then any id is an agent with the default settings. */
+  byId: Map<string, Agent>;
+  defaultId: string;
+  unlisted: Omit<Agent, 'id'>;
+  mainKey: string;
+  globalOwner: string | undefined;
+}
+
+export function compileAgents(settings: Pick<RuleSettings, 'agents' | 'session'>): AgentTable {
+  const { defaults, list } = settings.agents;
+  const unlisted = { sandbox: defaults.sandbox, allowAgents: allowedIds(defaults.subagents.allowAgents ?? []) };
+  const byId = new Map<string, Agent>();
+  for (const entry of list) {
+    const id = agentId(entry.id);
+    byId.set(id, {
+      id,
+      name: entry.name,
+      sandbox: {
+        mode: entry.sandbox.mode ?? defaults.sandbox.mode,
+        sessionToolsVisibility: entry.sandbox.sessionToolsVisibility ?? defaults.sandbox.sessionToolsVisibility,
+      },
+      allowAgents: entry.subagents.allowAgents ? allowedIds(entry.subagents.allowAgents) : unlisted.allowAgents,
+    });
+  }
+  const chosen = list.find((entry) => entry.default) ?? list[0];
+  const defaultId = agentId(chosen?.id ?? 'main');
+  return {
+    byId,
+    defaultId,
+    unlisted,
+    mainKey: settings.session.mainKey,
+    globalOwner: settings.session.scope === 'global' ? defaultId : undefined,
+  };
+}
+
+/** The agent of an id that a key or a binding names. */
+export function agentOf(table: AgentTable, id: string): Agent {
+  return table.byId.get(id) ?? { id, ...table.unlisted };
+}
+
+/** False only for an id that a written `agents.list` does not have. */
+export function isKnownAgent(table: AgentTable, id: string): boolean {
+  return table.byId.size === 0 || table.byId.has(id);
+}
+
+/** How keys are read on behalf of an agent. */
+export function keyContext(table: AgentTable, agent: string): KeyContext {
+  return { agentId: agent, mainKey: table.mainKey, globalOwner: table.globalOwner };
+}
+
+/** Whether a session's tools run in a sandbox: the mode of its agent decides, by whether it is that agent's main session. */
+export function isSandboxed(table: AgentTable, key: SessionKey): boolean {
+  const mode = agentOf(table, key.agent).sandbox.mode;
+  if (mode === 'non-main') return !((key.shape === 'main' || key.shape === 'global') && key.threads.length === 0);
+  return mode === 'all';
+}
+
+function allowedIds(written: string[]): string[] {
+  return written.map((id) => (id.trim() === '*' ? '*' : agentId(id)));
+}

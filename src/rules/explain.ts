@@ -1,0 +1,106 @@
+// The rules, asked one question and answering in full: the same functions that decide, and nothing else.
+import type { z } from 'zod';
+import type { RuleTrace } from '../protocol/decision.ts';
+import type { ExplainAccess, ExplainKey, ExplainRoute, ExplainSend } from '../protocol/explain.ts';
+import { agentId as agentIdOf } from '../protocol/ids.ts';
+import { isSandboxed, keyContext } from './agents.ts';
+import { announceTarget } from './announce-target.ts';
+import { decide, inListScope, listScope, partyOf, type Decision, type World } from './decide.ts';
+import { redact } from './hooks.ts';
+import { nearMisses, route, type Routes } from './route.ts';
+import {
+  formatSessionKey,
+  idOf,
+  keyChatType,
+  parentKey,
+  requestKey,
+  requireSessionKey,
+  sessionChannel,
+  sessionKind,
+} from './session-key.ts';
+
+/** An answer in one line, the facts behind it, and the rules in the order they were asked. */
+export interface Explanation {
+  answer: string;
+  facts: Record<string, string | number | boolean | undefined>;
+  rules: RuleTrace[];
+}
+
+export function explainRoute(routes: Routes, origin: z.infer<typeof ExplainRoute>): Explanation {
+  const { rules, agentId, sessionKey, mainSessionKey, parentSessionKey, channel, accountId, matchedBy, binding } = route(routes, origin);
+  return {
+    answer: `agent "${agentId}" answers, in session ${sessionKey}`,
+    facts: { agentId, sessionKey, mainSessionKey, parentSessionKey, channel, accountId, matchedBy, binding },
+    rules: [...rules, ...nearMisses(routes, origin)],
+  };
+}
+
+export function explainKey(world: World, { key: text, agentId }: z.infer<typeof ExplainKey>): Explanation {
+  const context = keyContext(world.agents, agentId === undefined ? world.agents.defaultId : agentIdOf(agentId));
+  const key = requireSessionKey(text, context);
+  const parent = parentKey(key);
+  const chat = 'channel' in key ? key.channel : undefined;
+  const own = 'peer' in key ? key.peer : 'id' in key ? key.id : undefined;
+  const sessionKey = formatSessionKey(key);
+  return {
+    answer: `${sessionKey} is ${article(key.shape)} session of agent "${key.agent}"`,
+    facts: {
+      sessionKey,
+      requestKey: requestKey(key),
+      agentId: key.agent,
+      shape: key.shape,
+      kind: sessionKind(key),
+      chatType: keyChatType(key),
+      channel: chat === undefined ? sessionChannel(key, {}) : idOf(chat),
+      accountId: 'account' in key && key.account !== undefined ? idOf(key.account) : undefined,
+      id: own === undefined ? undefined : (idOf(own) ?? '(too long: the key holds its digest)'),
+      thread: key.threads.map((thread) => `${thread.marker} ${idOf(thread.id) ?? '(digest)'}`).join(', ') || undefined,
+      parentSessionKey: parent && formatSessionKey(parent),
+      sandboxed: isSandboxed(world.agents, key),
+    },
+    rules: [
+      {
+        rule: 'session.key',
+        effect: 'ALLOW',
+        why:
+          sessionKey === text.trim()
+            ? 'the key is already in its full form'
+            : `"${text.trim().slice(0, 200)}" is read as a key of agent "${key.agent}"`,
+      },
+    ],
+  };
+}
+
+export function explainSend(world: World, question: z.infer<typeof ExplainSend>): Explanation {
+  const caller = partyOf(world, question.session);
+  const target = announceTarget(caller.key, caller.facts.deliveryContext);
+  const channel = question.channel ?? (target.found ? target.channel : (caller.facts.channel ?? sessionChannel(caller.key, {})));
+  const decision = decide({ action: 'deliver', caller, channel, chatType: question.chatType, text: question.text }, world);
+  return explainDecision(decision, `text of ${caller.storeKey} to channel "${channel}"`, question.text, {
+    channel,
+    announceTo: target.found ? `${target.to}${target.threadId === undefined ? '' : ` (thread ${target.threadId})`}` : undefined,
+    announceWhy: target.why,
+  });
+}
+
+export function explainAccess(world: World, question: z.infer<typeof ExplainAccess>): Explanation {
+  const caller = partyOf(world, question.caller);
+  const target = partyOf(world, question.target);
+  const decision = decide({ action: question.action, caller, target, text: question.text }, world);
+  const scope = listScope(world, caller, [caller.key.agent, target.key.agent]);
+  return explainDecision(decision, `${caller.storeKey} to ${question.action} ${target.storeKey}`, question.text, {
+    callerSandboxed: isSandboxed(world.agents, caller.key),
+    callerSees: scope.visibility,
+    targetIsListed: inListScope(scope, target),
+    toldToCaller: decision.hidden ? 'only that no such session was found' : undefined,
+  });
+}
+
+function explainDecision(decision: Decision, what: string, text: string | undefined, facts: Explanation['facts']): Explanation {
+  const answer = decision.effect === 'BLOCK' ? `BLOCK ${what}: ${decision.why}` : `${decision.effect} ${what}`;
+  const redacted = decision.effect === 'REDACT' && text !== undefined ? redact(text, decision.redactions) : undefined;
+  return { answer, facts: { effect: decision.effect, code: decision.code, ...facts, redactedText: redacted }, rules: decision.rules };
+}
+
+const article = (shape: string) =>
+  /^[aeiou]/.test(shape) ? `an ${shape}` : shape === 'main' || shape === 'global' ? `the ${shape}` : `a ${shape}`;

@@ -1,0 +1,90 @@
+// The operator's own rules (`policy.rules`): at each hook all that match are taken, and the strictest wins. They only tighten.
+import { RE2JS } from 're2js';
+import { reasonOf } from '../errors.ts';
+import type { Effect, RuleTrace } from '../protocol/decision.ts';
+import type { HookName, Level } from '../protocol/labels.ts';
+import type { PolicyRule } from '../protocol/settings.ts';
+import { matchesGlob } from './glob.ts';
+import { hasKeyPrefix } from './send-policy.ts';
+import { mayFlow } from './taint.ts';
+
+interface CompiledRule {
+  rule: PolicyRule;
+  pattern: RE2JS | undefined;
+}
+
+export type Policy = Map<HookName, CompiledRule[]>;
+
+/** What is about to happen. `text` is what would pass: a message, a tool's arguments as JSON, a tool's result. */
+export interface HookSubject {
+  hook: HookName;
+  agent: string;
+  keys: string[];
+  taint: Level;
+  tool?: string | undefined;
+  channel?: string | undefined;
+  text?: string | undefined;
+}
+
+export interface HookAnswer {
+  effect: Effect;
+  why: string;
+  rules: RuleTrace[];
+  redactions: RE2JS[];
+}
+
+export function compilePolicy(rules: PolicyRule[]): Policy {
+  const policy: Policy = new Map();
+  for (const rule of rules) {
+    const pattern = rule.match.text === undefined ? undefined : RE2JS.compile(rule.match.text);
+    policy.set(rule.hook, [...(policy.get(rule.hook) ?? []), { rule, pattern }]);
+  }
+  return policy;
+}
+
+export function askHook(policy: Policy, subject: HookSubject): HookAnswer {
+  const answer: HookAnswer = { effect: 'ALLOW', why: `no policy rule at ${subject.hook} objects`, rules: [], redactions: [] };
+  for (const { rule, pattern } of policy.get(subject.hook) ?? []) {
+    const name = `policy.${rule.id}`;
+    let misses: string | undefined;
+    try {
+      misses = mismatch(rule, pattern, subject);
+    } catch (thrown) {
+      // A rule that cannot be evaluated must not let anything through.
+      answer.rules.push({ rule: name, effect: 'BLOCK', why: `the rule failed: ${reasonOf(thrown)}` });
+      if (answer.effect !== 'BLOCK')
+        Object.assign(answer, { effect: 'BLOCK', why: `policy rule "${rule.id}" failed, and a broken rule blocks` });
+      continue;
+    }
+    if (misses) {
+      answer.rules.push({ rule: name, effect: 'NOTE', why: misses });
+      continue;
+    }
+    const why = rule.message ?? `policy rule "${rule.id}" says ${rule.effect} at ${rule.hook}`;
+    answer.rules.push({ rule: name, effect: rule.effect, why });
+    if (rule.effect === 'REDACT') answer.redactions.push(pattern!);
+    if (rule.effect === 'BLOCK' ? answer.effect !== 'BLOCK' : answer.effect === 'ALLOW')
+      Object.assign(answer, { effect: rule.effect, why });
+  }
+  return answer;
+}
+
+/** The text without what REDACT rules found in it. Its label stays what it was. */
+export function redact(text: string, patterns: RE2JS[]): string {
+  return patterns.reduce((left, pattern) => pattern.matcher(left).replaceAll(() => '[redacted]'), text);
+}
+
+function mismatch({ match }: PolicyRule, pattern: RE2JS | undefined, subject: HookSubject): string | undefined {
+  if (match.tool !== undefined && !(subject.tool !== undefined && matchesGlob(match.tool, subject.tool)))
+    return `tool is ${say(subject.tool)}, not "${match.tool}"`;
+  if (match.channel !== undefined && !(subject.channel !== undefined && matchesGlob(match.channel, subject.channel)))
+    return `channel is ${say(subject.channel)}, not "${match.channel}"`;
+  if (match.agentId !== undefined && !matchesGlob(match.agentId, subject.agent))
+    return `agent is "${subject.agent}", not "${match.agentId}"`;
+  if (match.keyPrefix !== undefined && !hasKeyPrefix(match.keyPrefix, subject.keys)) return `key does not start with "${match.keyPrefix}"`;
+  if (match.taint !== undefined && !mayFlow(match.taint, subject.taint)) return `the session is ${subject.taint}, below ${match.taint}`;
+  if (pattern && !(subject.text !== undefined && pattern.test(subject.text))) return 'the text does not match';
+  return undefined;
+}
+
+const say = (word: string | undefined) => (word === undefined ? 'not given' : `"${word}"`);

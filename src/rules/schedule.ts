@@ -1,0 +1,131 @@
+// When work is due: `every 10m`, `cron 0 9 * * 1 Europe/Berlin`, `at 2026-12-24T18:00:00+01:00` → the next time after a given one.
+import { Cron } from 'croner';
+
+export type Schedule =
+  | { kind: 'every'; everyMs: number }
+  | { kind: 'cron'; expression: string; timeZone: string }
+  | { kind: 'at'; atMs: number };
+
+export type ParsedSchedule = { ok: true; schedule: Schedule } | { ok: false; why: string };
+
+const units = [
+  ['w', 7 * 24 * 3_600_000],
+  ['d', 24 * 3_600_000],
+  ['h', 3_600_000],
+  ['m', 60_000],
+  ['s', 1_000],
+  ['ms', 1],
+] as const;
+const longestMs = 3_660 * 24 * 3_600_000;
+
+/** `90s`, `1h30m`, `1.5h`: largest unit first, each unit once. Milliseconds, or undefined for anything else. */
+export function parseDuration(text: string): number | undefined {
+  const part = /(\d{1,15}(?:\.\d{1,6})?)(ms|[wdhms])/y;
+  let total = 0;
+  let lastUnit = -1;
+  while (part.lastIndex < text.length) {
+    const found = part.exec(text);
+    if (!found) return undefined;
+    const unit = units.findIndex(([name]) => name === found[2]);
+    if (unit <= lastUnit) return undefined;
+    lastUnit = unit;
+    total += Number(found[1]) * units[unit]![1];
+  }
+  const ms = Math.round(total);
+  return ms > 0 && ms <= longestMs ? ms : undefined;
+}
+
+/** A wall-clock time without an offset is read in the time zone that follows it, else in `timeZone`. */
+export function parseSchedule(text: string, timeZone = 'UTC'): ParsedSchedule {
+  const words = text.trim().split(/\s+/);
+  const kind = words.shift()?.toLowerCase();
+  if (kind === 'every') return parseEvery(words);
+  if (kind === 'cron') return parseCron(words, timeZone);
+  if (kind === 'at') return parseAt(words, timeZone);
+  return fail(`schedule ${quote(text)} must begin with "every", "cron" or "at"; for example "every 10m"`);
+}
+
+function parseEvery(words: string[]): ParsedSchedule {
+  const everyMs = words.length === 1 ? parseDuration(words[0]!.toLowerCase()) : undefined;
+  if (everyMs === undefined)
+    return fail(
+      `duration ${quote(words.join(' '))} is not one; write a number and a unit (ms, s, m, h, d, w), for example "10m" or "1h30m"`,
+    );
+  if (everyMs < 1_000) return fail('schedule "every" must be at least 1s apart');
+  return { ok: true, schedule: { kind: 'every', everyMs } };
+}
+
+function parseCron(words: string[], timeZone: string): ParsedSchedule {
+  const last = words.at(-1) ?? '';
+  const named = /[a-z]\/[a-z]/i.test(last) || last.toUpperCase() === 'UTC';
+  const zone = named ? last : timeZone;
+  const expression = (named ? words.slice(0, -1) : words).join(' ');
+  const fields = named ? words.length - 1 : words.length;
+  if (!isTimeZone(zone)) return fail(`time zone ${quote(zone)} is not known; write one like "Europe/Berlin" or "UTC"`);
+  if (fields !== 5 && fields !== 6)
+    return fail(`cron ${quote(expression)} has ${fields} fields; it needs 5 (minute hour day month weekday), or 6 with seconds first`);
+  try {
+    const cron = new Cron(expression, { timezone: zone });
+    if (!cron.nextRun(new Date(0))) return fail(`cron ${quote(expression)} never comes due`);
+  } catch (thrown) {
+    return fail(
+      `cron ${quote(expression)} is not valid: ${thrown instanceof Error ? thrown.message.replace(/^CronPattern: /, '') : String(thrown)}`,
+    );
+  }
+  return { ok: true, schedule: { kind: 'cron', expression, timeZone: zone } };
+}
+
+function parseAt(words: string[], timeZone: string): ParsedSchedule {
+  const [date = '', ...rest] = words
+    .join(' ')
+    .replace(/^(\d{4}-\d{2}-\d{2}) (\d)/, '$1T$2')
+    .split(' ');
+  const shape = /^(\d{4}-\d{2}-\d{2})T(\d{2}:\d{2}(?::\d{2})?)(z|[+-]\d{2}:?\d{2})?$/i.exec(date);
+  const example = 'for example "at 2026-12-24 18:00 Europe/Berlin"';
+  if (!shape || rest.length > 1) return fail(`time ${quote(words.join(' '))} is not a date and time; ${example}`);
+  const [, day, clock, offset] = shape;
+  const time = clock!.length === 5 ? `${clock}:00` : clock!;
+  const zone = rest[0] ?? timeZone;
+  if (offset && rest.length > 0) return fail(`time ${quote(words.join(' '))} has both an offset and a time zone; give one`);
+  if (!isTimeZone(zone)) return fail(`time zone ${quote(zone)} is not known; write one like "Europe/Berlin" or "UTC"`);
+  // Date rolls 31 February over to March; a person who wrote it made a mistake and should hear of it.
+  const written = new Date(`${day}T${time}Z`);
+  if (Number.isNaN(written.getTime()) || !written.toISOString().startsWith(`${day}T${time}`))
+    return fail(`time ${quote(words.join(' '))} does not exist; ${example}`);
+  if (offset) return { ok: true, schedule: { kind: 'at', atMs: new Date(`${day}T${time}${offset.toUpperCase()}`).getTime() } };
+  const due = new Cron(`${day}T${time}`, { timezone: zone }).nextRun(new Date(0));
+  return due
+    ? { ok: true, schedule: { kind: 'at', atMs: due.getTime() } }
+    : fail(`time ${quote(words.join(' '))} does not exist in ${zone}`);
+}
+
+/**
+ * The next due time strictly after `afterMs`, or undefined when there is none. `every` counts from `anchorMs`, so that a late
+ * or missed run does not move the ones after it.
+ */
+export function nextDue(schedule: Schedule, afterMs: number, anchorMs: number): number | undefined {
+  switch (schedule.kind) {
+    case 'every': {
+      const periods = Math.floor((afterMs - anchorMs) / schedule.everyMs) + 1;
+      return anchorMs + Math.max(1, periods) * schedule.everyMs;
+    }
+    case 'at':
+      return schedule.atMs > afterMs ? schedule.atMs : undefined;
+    case 'cron':
+      return new Cron(schedule.expression, { timezone: schedule.timeZone }).nextRun(new Date(afterMs))?.getTime();
+  }
+}
+
+function isTimeZone(name: string): boolean {
+  try {
+    return new Intl.DateTimeFormat('en', { timeZone: name }).resolvedOptions().timeZone !== '';
+  } catch {
+    return false;
+  }
+}
+
+function fail(why: string): ParsedSchedule {
+  return { ok: false, why };
+}
+
+const quote = (text: string) => JSON.stringify(text.slice(0, 200));

@@ -1,0 +1,70 @@
+// Which sessions a session may see: self < tree < agent < all, never wider than a sandbox allows.
+import { visibilities, type Visibility } from '../protocol/labels.ts';
+import type { AgentToAgent } from '../protocol/settings.ts';
+import { decideCrossing } from './agent-to-agent.ts';
+
+/** The session that asks. */
+export interface Viewer {
+  key: string;
+  agent: string;
+  sandboxed: boolean;
+  /** What its agent's sandboxes may see. */
+  sandboxVisibility: 'spawned' | 'all';
+}
+
+export interface Viewed {
+  key: string;
+  agent: string;
+  spawnedBy?: string | undefined;
+}
+
+export interface Scope {
+  visibility: Visibility;
+  why: string;
+}
+
+/** The visibility that holds for a session. The clamp only narrows: `self` stays `self`. */
+export function scopeOf(setting: Visibility, viewer: Viewer): Scope {
+  const clamp = viewer.sandboxed && viewer.sandboxVisibility === 'spawned';
+  if (clamp && visibilities.indexOf(setting) > visibilities.indexOf('tree')) {
+    return {
+      visibility: 'tree',
+      why: `tools.sessions.visibility is "${setting}", but this session is sandboxed and sees at most what it spawned`,
+    };
+  }
+  return { visibility: setting, why: `tools.sessions.visibility is "${setting}"` };
+}
+
+export function decideVisibility(setting: Visibility, viewer: Viewer, target: Viewed): { allowed: boolean; why: string } {
+  const scope = scopeOf(setting, viewer);
+  if (target.key === viewer.key) return { allowed: true, why: 'a session sees itself' };
+  if (scope.visibility !== 'self' && target.spawnedBy === viewer.key) return { allowed: true, why: 'this session spawned it' };
+  if (scope.visibility === 'all') return { allowed: true, why: scope.why };
+  if (scope.visibility === 'agent' && target.agent === viewer.agent)
+    return { allowed: true, why: `${scope.why}, and both belong to agent "${viewer.agent}"` };
+  return { allowed: false, why: scope.why };
+}
+
+/** A list's filter as plain data, for a store to turn into an indexed query. A row passes if it meets any one line. */
+export interface ListFilter {
+  key: string;
+  spawnedBy?: string;
+  agents?: 'every' | string[];
+}
+
+/** The same answer as `decideVisibility` and `decideCrossing` give one by one, for a whole list at once. */
+export function listFilter(setting: Visibility, crossing: AgentToAgent, viewer: Viewer, agents: Iterable<string>): ListFilter {
+  const { visibility } = scopeOf(setting, viewer);
+  if (visibility === 'self') return { key: viewer.key };
+  if (visibility === 'tree') return { key: viewer.key, spawnedBy: viewer.key };
+  if (visibility === 'agent') return { key: viewer.key, spawnedBy: viewer.key, agents: [viewer.agent] };
+  const everyAgent = crossing.enabled && crossing.allow.length === 0;
+  const reachable = [...new Set([viewer.agent, ...agents])].filter((agent) => decideCrossing(crossing, viewer.agent, agent).allowed);
+  return { key: viewer.key, spawnedBy: viewer.key, agents: everyAgent ? 'every' : reachable };
+}
+
+export function passesFilter(filter: ListFilter, row: Viewed): boolean {
+  if (row.key === filter.key) return true;
+  if (filter.spawnedBy !== undefined && row.spawnedBy === filter.spawnedBy) return true;
+  return filter.agents === 'every' || (filter.agents?.includes(row.agent) ?? false);
+}
