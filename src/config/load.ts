@@ -91,8 +91,9 @@ function describeIssue(issue: z.core.$ZodIssue, source: Source, file: string): s
       ),
     ];
   const details = [`found:   ${place?.secret === false ? shorten(written) : '(not shown)'}`];
-  if (issue.code === 'custom' || issue.code === 'invalid_format') details.push(`allowed: ${issue.message.replace(/^must be /, '')}`);
-  else if (allowed) details.push(allowed);
+  // Messages of our own say what must be; for the others the schema says what is allowed.
+  if (/^(must|needs) /.test(issue.message)) return [problem(file, at, `${path} ${issue.message}`, details)];
+  if (allowed) details.push(allowed);
   if (issue.code === 'invalid_value' && place?.secret === false) {
     // The suggestion is one of our own words, so it repeats nothing that came from the environment.
     const [near] = nearest(String(issue.input), issue.values.map(String));

@@ -22,6 +22,7 @@ import {
 // A mark on a group holds for everything in it.
 
 const text = z.string().min(1);
+const httpUrl = z.url({ protocol: /^https?$/, error: 'must be an http or https address' });
 const secret = (description: string) => text.optional().meta({ description, secret: true });
 const secrets = (description: string) => z.record(z.string(), z.string()).default({}).meta({ description, secret: true });
 
@@ -127,10 +128,7 @@ const tools = z.strictObject({
 
 const provider = z.strictObject({
   type: z.enum(['openai-compatible', 'openai', 'anthropic', 'google']).meta({ description: 'which protocol it speaks' }),
-  baseUrl: z
-    .url({ protocol: /^https?$/ })
-    .optional()
-    .meta({ description: "without it the provider's own address" }),
+  baseUrl: httpUrl.optional().meta({ description: "without it the provider's own address" }),
   apiKey: secret('write "${NAME}" to take it from the environment'),
   authProfiles: z
     .record(z.string(), z.strictObject({ apiKey: secret('key of this profile') }))
@@ -143,10 +141,7 @@ const mcpServer = z
     command: text.optional().meta({ description: 'program to start and speak to over its standard input and output' }),
     args: z.array(z.string()).default([]).meta({ description: 'its arguments' }),
     env: secrets('the only environment it gets beside PATH and HOME'),
-    url: z
-      .url({ protocol: /^https?$/ })
-      .optional()
-      .meta({ description: 'address of a server that already runs' }),
+    url: httpUrl.optional().meta({ description: 'address of a server that already runs' }),
     headers: secrets('sent with every request to the address'),
     level: Level.optional().meta({ description: 'level of what its tools return' }),
   })

@@ -1,6 +1,7 @@
 // The settings that rules read, each declared once: config/ composes them into the whole schema, rules/ takes their types.
 import { RE2JS } from 're2js';
 import { z } from 'zod';
+import { platformId } from './ids.ts';
 import { ChatTypeWord, HookName, Level, ThinkingLevel, type Visibility } from './labels.ts';
 
 const nonBlank = z.string().regex(/\S/, 'must not be blank');
@@ -17,8 +18,11 @@ const Pattern = z
     try {
       RE2JS.compile(pattern);
     } catch (thrown) {
-      const reason = thrown instanceof Error ? thrown.message : String(thrown);
-      context.addIssue({ code: 'custom', message: `not a valid RE2 pattern: ${reason}` });
+      // The rest of the message repeats the pattern, which may hold a value from the environment.
+      const reason = (thrown instanceof Error ? thrown.message : String(thrown))
+        .replace(/^error parsing regexp: /, '')
+        .replace(/: `[\s\S]*$/, '');
+      context.addIssue({ code: 'custom', message: `must be a pattern in RE2 syntax: ${reason}` });
     }
   });
 
@@ -73,8 +77,8 @@ export const SendPolicyRule = z.strictObject({
       keyPrefix: nonBlank.optional().meta({ description: 'start of the store key or of the request key, any case' }),
     })
     .refine(
-      (match) => !(match.channel && match.surface) || match.channel === match.surface,
-      '`channel` and its old name `surface` must not differ',
+      (match) => !(match.channel && match.surface) || platformId(match.channel) === platformId(match.surface),
+      'must not give `channel` and its old name `surface` different values',
     )
     .default({})
     .meta({ description: 'all fields given must match; an empty match is every session' }),
@@ -170,10 +174,13 @@ export const PolicyRule = z
     effect: z.enum(['BLOCK', 'REDACT']).meta({ description: 'rules only tighten, so there is no ALLOW' }),
     message: nonBlank.max(500).optional().meta({ description: 'the reason shown when it blocks' }),
   })
-  .refine((rule) => rule.effect !== 'REDACT' || rule.match.text !== undefined, 'a REDACT rule needs `match.text`: the pattern to take out')
+  .refine(
+    (rule) => rule.effect !== 'REDACT' || rule.match.text !== undefined,
+    'needs `match.text`, the pattern to take out, when its effect is REDACT',
+  )
   .refine(
     (rule) => rule.effect !== 'REDACT' || !matchesNothing(rule.match.text),
-    'a REDACT rule needs a `match.text` that does not match empty text',
+    'needs a `match.text` that does not match empty text when its effect is REDACT',
   );
 export type PolicyRule = z.infer<typeof PolicyRule>;
 

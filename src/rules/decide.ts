@@ -10,7 +10,7 @@ import { decideCrossing } from './agent-to-agent.ts';
 import { agentOf, compileAgents, isSandboxed, keyContext, type AgentTable } from './agents.ts';
 import { askHook, compilePolicy, type HookSubject, type Policy } from './hooks.ts';
 import { decideSend } from './send-policy.ts';
-import { formatSessionKey, requestKey, requireSessionKey, sessionChannel, type SessionKey } from './session-key.ts';
+import { formatSessionKey, keySpellings, requireSessionKey, sessionChannel, type SessionKey } from './session-key.ts';
 import { decideSpawn } from './spawn-policy.ts';
 import { destinationLevel, join, mayFlow } from './taint.ts';
 import { decideVisibility, listFilter, passesFilter, scopeOf, type ListFilter, type Viewer } from './visibility.ts';
@@ -158,7 +158,7 @@ function spawn(verdict: Verdict, world: World, request: Request & { action: 'spa
   const { caller, agentId, runtime, sandbox } = request;
   const answer = decideSpawn(world.agents, world.maxSpawnDepth, {
     requester: caller.key,
-    depth: caller.facts.depth ?? 0,
+    depth: depthOf(caller),
     agentId,
     runtime,
     sandbox,
@@ -184,7 +184,7 @@ function hook(verdict: Verdict, world: World, caller: Party, what: Pick<HookSubj
   const channel = what.channel ?? caller.facts.channel ?? sessionChannel(caller.key, {});
   const answer = askHook(world.policy, {
     agent: caller.key.agent,
-    keys: [caller.storeKey, requestKey(caller.key)],
+    keys: keySpellings(caller.key),
     taint: caller.facts.taint,
     ...what,
     channel,
@@ -200,6 +200,12 @@ function viewerOf(world: World, caller: Party): Viewer {
     sandboxed: isSandboxed(world.agents, caller.key),
     sandboxVisibility: agentOf(world.agents, agent).sandbox.sessionToolsVisibility,
   };
+}
+
+/** How deep a session is. One that was spawned is never taken for one that was not, whatever its record lacks. */
+function depthOf({ key, facts }: Party): number {
+  const spawned = key.shape === 'subagent' || key.shape === 'acp' || facts.spawnedBy !== undefined;
+  return Math.max(facts.depth ?? 0, spawned ? 1 : 0);
 }
 
 /** The level from which a session may be known at all. */

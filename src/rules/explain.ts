@@ -11,6 +11,7 @@ import { nearMisses, route, type Routes } from './route.ts';
 import {
   formatSessionKey,
   idOf,
+  keyChannel,
   keyChatType,
   parentKey,
   requestKey,
@@ -39,7 +40,6 @@ export function explainKey(world: World, { key: text, agentId }: z.infer<typeof 
   const context = keyContext(world.agents, agentId === undefined ? world.agents.defaultId : agentIdOf(agentId));
   const key = requireSessionKey(text, context);
   const parent = parentKey(key);
-  const chat = 'channel' in key ? key.channel : undefined;
   const own = 'peer' in key ? key.peer : 'id' in key ? key.id : undefined;
   const sessionKey = formatSessionKey(key);
   return {
@@ -51,7 +51,7 @@ export function explainKey(world: World, { key: text, agentId }: z.infer<typeof 
       shape: key.shape,
       kind: sessionKind(key),
       chatType: keyChatType(key),
-      channel: chat === undefined ? sessionChannel(key, {}) : idOf(chat),
+      channel: keyChannel(key) ?? sessionChannel(key, {}),
       accountId: 'account' in key && key.account !== undefined ? idOf(key.account) : undefined,
       id: own === undefined ? undefined : (idOf(own) ?? '(too long: the key holds its digest)'),
       thread: key.threads.map((thread) => `${thread.marker} ${idOf(thread.id) ?? '(digest)'}`).join(', ') || undefined,
@@ -74,7 +74,7 @@ export function explainKey(world: World, { key: text, agentId }: z.infer<typeof 
 export function explainSend(world: World, question: z.infer<typeof ExplainSend>): Explanation {
   const caller = partyOf(world, question.session);
   const target = announceTarget(caller.key, caller.facts.deliveryContext);
-  const channel = question.channel ?? (target.found ? target.channel : (caller.facts.channel ?? sessionChannel(caller.key, {})));
+  const channel = question.channel ?? (target.found ? target.channel : (caller.facts.channel ?? keyChannel(caller.key) ?? 'unknown'));
   const decision = decide({ action: 'deliver', caller, channel, chatType: question.chatType, text: question.text }, world);
   return explainDecision(decision, `text of ${caller.storeKey} to channel "${channel}"`, question.text, {
     channel,

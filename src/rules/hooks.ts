@@ -69,9 +69,33 @@ export function askHook(policy: Policy, subject: HookSubject): HookAnswer {
   return answer;
 }
 
-/** The text without what REDACT rules found in it. Its label stays what it was. */
+/**
+ * The text without what REDACT rules found in it. Its label stays what it was. Every pattern reads the original text, so that
+ * one rule cannot break up what another would have found.
+ */
 export function redact(text: string, patterns: RE2JS[]): string {
-  return patterns.reduce((left, pattern) => pattern.matcher(left).replaceAll(() => '[redacted]'), text);
+  const ranges = patterns.flatMap((pattern) => findAll(pattern, text)).toSorted((a, b) => a.start - b.start);
+  let result = '';
+  let at = 0;
+  for (const { start, end } of ranges) {
+    if (start === end) continue;
+    if (start >= at) result += `${text.slice(at, start)}[redacted]`;
+    at = Math.max(at, end);
+  }
+  return result + text.slice(at);
+}
+
+/** One search is linear; searching again after every match need not be. Past this many, the rest of the text is taken out whole. */
+const mostMatches = 200;
+
+function findAll(pattern: RE2JS, text: string): { start: number; end: number }[] {
+  const ranges: { start: number; end: number }[] = [];
+  const matcher = pattern.matcher(text);
+  while (matcher.find()) {
+    if (ranges.length === mostMatches) return [...ranges, { start: matcher.start(), end: text.length }];
+    ranges.push({ start: matcher.start(), end: matcher.end() });
+  }
+  return ranges;
 }
 
 function mismatch({ match }: PolicyRule, pattern: RE2JS | undefined, subject: HookSubject): string | undefined {

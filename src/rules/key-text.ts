@@ -23,7 +23,7 @@ export function encodeId(raw: string, masked: (segment: string, index: number) =
   if (id === '') return undefined;
   const text = id
     .split(':')
-    .map((segment, index) => (masked(segment, index) ? hex(segment[0]!) + segment.slice(1) : plain(segment)))
+    .map((segment, index) => (masked(segment, index) ? hex(segment[0]!) + plain(segment.slice(1)) : plain(segment)))
     .join(':');
   return text.length > longest ? `%sha256-${createHash('sha256').update(text).digest('hex')}` : text;
 }

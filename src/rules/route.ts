@@ -1,5 +1,5 @@
-import type { RuleTrace } from '../protocol/decision.ts';
 // Inbound origin → agent and session key: bindings in seven tiers, answered from an index, so that cost does not grow with them.
+import type { RuleTrace } from '../protocol/decision.ts';
 import { accountId, agentId, platformId } from '../protocol/ids.ts';
 import { chatType } from '../protocol/labels.ts';
 import type { Origin } from '../protocol/message.ts';

@@ -8,15 +8,16 @@ export type Schedule =
 
 export type ParsedSchedule = { ok: true; schedule: Schedule } | { ok: false; why: string };
 
+const dayMs = 24 * 3_600_000;
 const units = [
-  ['w', 7 * 24 * 3_600_000],
-  ['d', 24 * 3_600_000],
+  ['w', 7 * dayMs],
+  ['d', dayMs],
   ['h', 3_600_000],
   ['m', 60_000],
   ['s', 1_000],
   ['ms', 1],
 ] as const;
-const longestMs = 3_660 * 24 * 3_600_000;
+const longestMs = 3_660 * dayMs;
 
 /** `90s`, `1h30m`, `1.5h`: largest unit first, each unit once. Milliseconds, or undefined for anything else. */
 export function parseDuration(text: string): number | undefined {
@@ -57,7 +58,7 @@ function parseEvery(words: string[]): ParsedSchedule {
 
 function parseCron(words: string[], timeZone: string): ParsedSchedule {
   const last = words.at(-1) ?? '';
-  const named = /[a-z]\/[a-z]/i.test(last) || last.toUpperCase() === 'UTC';
+  const named = /[a-z]{2}/i.test(last) && (last.includes('/') || isTimeZone(last));
   const zone = named ? last : timeZone;
   const expression = (named ? words.slice(0, -1) : words).join(' ');
   const fields = named ? words.length - 1 : words.length;
@@ -92,11 +93,15 @@ function parseAt(words: string[], timeZone: string): ParsedSchedule {
   const written = new Date(`${day}T${time}Z`);
   if (Number.isNaN(written.getTime()) || !written.toISOString().startsWith(`${day}T${time}`))
     return fail(`time ${quote(words.join(' '))} does not exist; ${example}`);
-  if (offset) return { ok: true, schedule: { kind: 'at', atMs: new Date(`${day}T${time}${offset.toUpperCase()}`).getTime() } };
-  const due = new Cron(`${day}T${time}`, { timezone: zone }).nextRun(new Date(0));
-  return due
-    ? { ok: true, schedule: { kind: 'at', atMs: due.getTime() } }
-    : fail(`time ${quote(words.join(' '))} does not exist in ${zone}`);
+  if (offset) {
+    const atMs = new Date(`${day}T${time}${offset.toUpperCase()}`).getTime();
+    return Number.isNaN(atMs) ? fail(`offset ${quote(offset)} does not exist; ${example}`) : { ok: true, schedule: { kind: 'at', atMs } };
+  }
+
+  const atMs = instant(`${day}T${time}`, zone);
+  // When clocks go forward an hour is left out; a time in it never comes.
+  if (atMs === undefined) return fail(`time ${quote(words.join(' '))} does not exist in ${zone}: clocks go forward then`);
+  return { ok: true, schedule: { kind: 'at', atMs } };
 }
 
 /**
@@ -122,6 +127,22 @@ function isTimeZone(name: string): boolean {
   } catch {
     return false;
   }
+}
+
+/** The moment a zone's clocks show this time: the first of two when they go back, none when they skip it. */
+function instant(wallTime: string, timeZone: string): number | undefined {
+  const written = Date.parse(`${wallTime}Z`);
+  for (const near of [written - dayMs, written + dayMs]) {
+    const offset = clockAt(near, timeZone) - near;
+    if (clockAt(written - offset, timeZone) === written) return written - offset;
+  }
+  return undefined;
+}
+
+/** What a zone's clocks show at a moment, read as if it were UTC. */
+function clockAt(ms: number, timeZone: string): number {
+  const shown = new Intl.DateTimeFormat('sv-SE', { timeZone, dateStyle: 'short', timeStyle: 'medium' }).format(ms);
+  return Date.parse(`${shown.replace(/\s+/, 'T')}Z`);
 }
 
 function fail(why: string): ParsedSchedule {

@@ -1,9 +1,9 @@
-import type { RuleTrace } from '../protocol/decision.ts';
 // May this session's text leave for its channel: session override, then any deny, then any allow, then the default.
+import type { RuleTrace } from '../protocol/decision.ts';
 import { platformId } from '../protocol/ids.ts';
 import { chatType, type ChatType, type ChatTypeWord } from '../protocol/labels.ts';
 import type { SendAction, SendPolicy, SendPolicyRule } from '../protocol/settings.ts';
-import { formatSessionKey, keyChatType, requestKey, sessionChannel, type SessionKey } from './session-key.ts';
+import { keyChannel, keyChatType, keySpellings, type SessionKey } from './session-key.ts';
 
 export interface SendSubject {
   key: SessionKey;
@@ -26,9 +26,9 @@ export function decideSend(policy: SendPolicy, subject: SendSubject): SendAnswer
     return { action: subject.override, why, rules: [trace('session', subject.override, why)] };
   }
   const facts = {
-    channel: platformId(subject.channel ?? sessionChannel(subject.key, {})),
+    channel: platformId(subject.channel ?? keyChannel(subject.key) ?? 'unknown'),
     chatType: subject.chatType ? chatType(subject.chatType) : keyChatType(subject.key),
-    keys: [formatSessionKey(subject.key), requestKey(subject.key)],
+    keys: keySpellings(subject.key),
   };
   const rules: RuleTrace[] = [];
   let allowed: string | undefined;
@@ -67,10 +67,11 @@ function mismatch(match: Match, facts: { channel: string; chatType: ChatType | u
   return undefined;
 }
 
-/** A prefix is tried against the store key and the request key, in any case. */
+/** A prefix is tried against the store key and the request key, in any case; `dm` is read as `direct`. */
 export function hasKeyPrefix(prefix: string, keys: string[]): boolean {
   const wanted = platformId(prefix);
-  return keys.some((key) => key.startsWith(wanted));
+  const spellings = [wanted, wanted.replace(/^((?:agent:[^:]*:)?(?:[^:]*:){0,2}?)dm(?=:|$)/, '$1direct')];
+  return keys.some((key) => spellings.some((spelling) => key.startsWith(spelling)));
 }
 
 function describe(match: Match): string {

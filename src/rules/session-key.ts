@@ -120,7 +120,7 @@ function parseBase(segments: string[], common: { agent: string; threads: Thread[
     return done(peer ? { ...direct, peer } : undefined, `${first}:${second}:${third}:`);
   }
   const name = canonicalId(segments.join(':'), maskInName);
-  if (name === undefined) return invalid('the key is empty');
+  if (name === undefined || /^:*$/.test(name)) return invalid('the key is empty');
   if (name === 'global' || name === 'unknown') return reserved(name);
   if (name === 'main' || name === context.mainKey) {
     if (context.globalOwner === common.agent && common.threads.length === 0) return { ok: true, key: { ...common, shape: 'global' } };
@@ -172,6 +172,16 @@ function baseText(key: SessionKey): string {
   }
 }
 
+/** Every way this key may be written in full or without its agent: its own, and `main` for a main session of another name. */
+export function keySpellings(key: SessionKey): string[] {
+  const spellings = [formatSessionKey(key), requestKey(key)];
+  if (key.shape === 'main' || key.shape === 'global') {
+    const short = requestKey({ ...key, shape: 'main', name: 'main' });
+    spellings.push(short, `agent:${key.agent}:${short}`);
+  }
+  return spellings;
+}
+
 /** The session a thread hangs from: the key without its last thread or topic. */
 export function parentKey(key: SessionKey): SessionKey | undefined {
   return key.threads.length === 0 ? undefined : { ...key, threads: key.threads.slice(0, -1) };
@@ -210,11 +220,16 @@ export function keyChatType(key: SessionKey): ChatType | undefined {
   }
 }
 
+/** The channel a key itself names. */
+export function keyChannel(key: SessionKey): string | undefined {
+  return 'channel' in key && key.channel !== undefined ? idOf(key.channel) : undefined;
+}
+
 /** The channel shown for a session: a group's own, a direct chat's last one, `internal` for work nobody typed. */
 export function sessionChannel(key: SessionKey, known: { channel?: string | undefined; lastChannel?: string | undefined }): string {
   const kind = sessionKind(key);
   if (kind === 'cron' || kind === 'hook' || kind === 'node') return 'internal';
-  if (key.shape === 'group' || key.shape === 'channel') return known.channel ?? idOf(key.channel) ?? 'unknown';
+  if (key.shape === 'group' || key.shape === 'channel') return known.channel ?? keyChannel(key) ?? 'unknown';
   return known.lastChannel ?? 'unknown';
 }
 

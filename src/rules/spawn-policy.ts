@@ -54,8 +54,13 @@ export function decideSpawn(agents: AgentTable, maxSpawnDepth: number, request: 
   return first ? { allowed: false, agentId, rules, code: first.code, why: first.refused! } : { allowed: true, agentId, rules };
 }
 
-/** The agents a session of this agent may spawn, itself first: what `agents_list` shows. */
-export function spawnableAgents(agents: AgentTable, requester: string): string[] {
+/** The agents a session may spawn right now, its own first: what `agents_list` shows. Agrees with `decideSpawn` on each. */
+export function spawnableAgents(agents: AgentTable, maxSpawnDepth: number, request: Omit<SpawnRequest, 'agentId'>): string[] {
+  const listed = allowedAgents(agents, request.requester.agent);
+  return listed.filter((agentId) => decideSpawn(agents, maxSpawnDepth, { ...request, agentId }).allowed);
+}
+
+function allowedAgents(agents: AgentTable, requester: string): string[] {
   const { allowAgents } = agentOf(agents, requester);
   const others = allowAgents.includes('*') ? [...agents.byId.keys()] : allowAgents.filter((id) => isKnownAgent(agents, id));
   return [...new Set([requester, ...others])];
@@ -67,7 +72,7 @@ function agentRefusal(agents: AgentTable, requester: string, wanted: string): st
   if (wanted === requester) return undefined;
   const { allowAgents } = agentOf(agents, requester);
   if (isKnownAgent(agents, wanted) && (allowAgents.includes(wanted) || allowAgents.includes('*'))) return undefined;
-  return `agent "${requester}" may not spawn "${wanted}"; it may spawn: ${spawnableAgents(agents, requester).join(', ')}`;
+  return `agent "${requester}" may not spawn "${wanted}"; it may spawn: ${allowedAgents(agents, requester).join(', ')}`;
 }
 
 function sandboxRefusal(agents: AgentTable, request: SpawnRequest, agentId: string): string | undefined {

@@ -1,0 +1,45 @@
+import { describe, expect, it } from 'vitest';
+import { errorTable, nearest } from './errors.ts';
+
+describe('the error table', () => {
+  it('is what clients and scripts rely on', () => {
+    expect(Object.fromEntries(Object.entries(errorTable).map(([code, { ws, http, exit }]) => [code, `${ws} ${http} ${exit}`]))).toEqual({
+      USAGE: 'INVALID_REQUEST 400 64',
+      INVALID_REQUEST: 'INVALID_REQUEST 400 65',
+      SESSION_KEY_INVALID: 'INVALID_REQUEST 400 65',
+      SESSION_KEY_RESERVED: 'INVALID_REQUEST 400 65',
+      SESSION_NOT_FOUND: 'INVALID_REQUEST 404 66',
+      SESSION_AMBIGUOUS: 'INVALID_REQUEST 409 65',
+      AGENT_NOT_ALLOWED: 'FORBIDDEN 403 77',
+      SPAWN_DEPTH: 'FORBIDDEN 403 77',
+      SANDBOX_REQUIRED: 'FORBIDDEN 403 77',
+      SEND_TO_SELF: 'INVALID_REQUEST 400 65',
+      SEND_POLICY_DENIED: 'FORBIDDEN 403 77',
+      WRITE_DOWN: 'FORBIDDEN 403 77',
+      POLICY_BLOCKED: 'FORBIDDEN 403 77',
+      FILE_UNREADABLE: 'UNAVAILABLE 503 66',
+      STATE_UNUSABLE: 'UNAVAILABLE 503 73',
+      CONFIG_INVALID: 'INVALID_REQUEST 400 78',
+      INTERNAL: 'UNAVAILABLE 500 70',
+    });
+  });
+});
+
+describe('a suggestion', () => {
+  it('is the nearest word, with a swap of letters counting as one slip', () => {
+    expect(nearest('sesion', ['agents', 'session', 'tools'])).toEqual(['session']);
+    expect(nearest('amin', ['main', 'admin'])).toEqual(['admin']);
+    expect(nearest('mian', ['main', 'mine'])).toEqual(['main']);
+  });
+
+  it('is not made for a word that is nothing like any other', () => {
+    expect(nearest('zzzzzz', ['agents', 'session'])).toEqual([]);
+  });
+
+  it('is at most as many as asked for, nearest first', () => {
+    expect(nearest('agent:main:mian', ['agent:main:main', 'agent:main:mia', 'agent:work:x', 'agent:main:man'], 2)).toEqual([
+      'agent:main:main',
+      'agent:main:man',
+    ]);
+  });
+});

@@ -1,0 +1,50 @@
+// The pages a stranger reads name only what exists: files, npm scripts, commands.
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { readConfig } from '../src/config/load.ts';
+
+const pages = [
+  'README.md',
+  'AGENTS.md',
+  'CHANGELOG.md',
+  'docs/design.md',
+  ...readdirSync('docs/decisions').map((name) => join('docs/decisions', name)),
+];
+const text = (page: string) => readFileSync(page, 'utf8');
+const { scripts } = JSON.parse(text('package.json')) as { scripts: Record<string, string> };
+
+describe.each(pages)('%s', (page) => {
+  it('links only to files that exist', () => {
+    const links = [...text(page).matchAll(/\]\((?!https?:|#)([^)#]+)/g)].map((found) => join(dirname(page), found[1]!));
+    expect(links.filter((link) => !existsSync(link))).toEqual([]);
+  });
+
+  it('names only paths that exist', () => {
+    const paths = [...text(page).matchAll(/`((?:src|test|bin|docs|bench|\.ci)\/[\w./-]*)`/g)].map((found) => found[1]!);
+    expect(paths.filter((path) => !existsSync(path))).toEqual([]);
+  });
+
+  it('names only npm scripts that exist', () => {
+    const named = [...text(page).matchAll(/npm (?:run ([\w:-]+)|(start|test)\b)/g)].map((found) => found[1] ?? found[2]!);
+    expect(named.filter((script) => !(script in scripts))).toEqual([]);
+  });
+});
+
+describe('the pages', () => {
+  it('are checked at all: links, paths and scripts are found', () => {
+    const all = pages.map(text).join('\n');
+    expect(all.match(/\]\(/g)!.length).toBeGreaterThan(4);
+    expect(all.match(/`src\/[\w./-]+`/g)!.length).toBeGreaterThan(10);
+  });
+
+  it('show a sample config that loads without a warning', () => {
+    const sample = /```json5\n([\s\S]*?)```/.exec(text('README.md'))![1]!;
+    expect(readConfig(sample, 'README.md', {}).warnings).toEqual([]);
+  });
+
+  it('describe continuous integration that runs what the README says', () => {
+    expect(text('README.md')).toContain('npm install && npm test');
+    expect(text('.ci/run')).toContain('npm install && npm test');
+  });
+});
