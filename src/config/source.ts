@@ -7,7 +7,7 @@ export interface Place {
   column: number;
 }
 
-export interface Problem {
+interface Problem {
   path: PropertyKey[];
   at: Place;
   message: string;

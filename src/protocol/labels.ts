@@ -6,8 +6,7 @@ export const levels = ['PUBLIC', 'INTERNAL', 'CONFIDENTIAL', 'RESTRICTED'] as co
 export const Level = z.enum(levels);
 export type Level = z.infer<typeof Level>;
 
-export const sessionKinds = ['main', 'group', 'cron', 'hook', 'node', 'other'] as const;
-export type SessionKind = (typeof sessionKinds)[number];
+export type SessionKind = 'main' | 'group' | 'cron' | 'hook' | 'node' | 'other';
 
 export type ChatType = 'direct' | 'group' | 'channel';
 /** What may be written for a chat type: `dm` is read as `direct` everywhere. */
@@ -25,7 +24,7 @@ export const visibilities = ['self', 'tree', 'agent', 'all'] as const;
 export const Visibility = z.enum(visibilities);
 export type Visibility = z.infer<typeof Visibility>;
 
-export const hookNames = [
+export const HookName = z.enum([
   'PRE_CONTEXT_INJECTION',
   'PRE_TOOL_CALL',
   'POST_TOOL_RESPONSE',
@@ -34,6 +33,5 @@ export const hookNames = [
   'SESSION_RESET',
   'AGENT_INVOCATION',
   'MCP_TOOL_CALL',
-] as const;
-export const HookName = z.enum(hookNames);
+]);
 export type HookName = z.infer<typeof HookName>;

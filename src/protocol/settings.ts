@@ -98,12 +98,12 @@ export type SandboxMode = z.infer<typeof SandboxMode>;
 export const SessionToolsVisibility = z.enum(['spawned', 'all']);
 export const AllowAgents = z.array(nonBlank);
 
-export const AgentSubagents = z.strictObject({
+const AgentSubagents = z.strictObject({
   allowAgents: AllowAgents.optional().meta({ description: 'agents this one may spawn; `["*"]` is any, unset takes the default' }),
   model: nonBlank.optional().meta({ description: "model of this agent's children", notYet: true }),
   thinking: ThinkingLevel.optional().meta({ description: "thinking level of this agent's children", notYet: true }),
 });
-export const AgentSandbox = z.strictObject({
+const AgentSandbox = z.strictObject({
   mode: SandboxMode.optional().meta({ description: 'overrides `agents.defaults.sandbox.mode`' }),
   sessionToolsVisibility: SessionToolsVisibility.optional().meta({
     description: 'overrides `agents.defaults.sandbox.sessionToolsVisibility`',

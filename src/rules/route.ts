@@ -17,8 +17,8 @@ import {
   type SessionKey,
 } from './session-key.ts';
 
-export const tiers = ['peer', 'parentPeer', 'guild', 'team', 'account', 'channel', 'default'] as const;
-export type Tier = (typeof tiers)[number];
+const tiers = ['peer', 'parentPeer', 'guild', 'team', 'account', 'channel', 'default'] as const;
+type Tier = (typeof tiers)[number];
 
 /** What a binding demands besides its channel, with the words already in their one spelling. */
 interface Demand {
