@@ -1,6 +1,16 @@
 // Process entry: arguments → command → exit status.
 import { homedir } from 'node:os';
 import { run } from './cli/program.ts';
+import { errorTable } from './errors.ts';
+
+// Whoever reads us may stop reading (`| head`), and a disk may be full. Neither is a bug, and neither gets a stack.
+for (const stream of [process.stdout, process.stderr]) {
+  stream.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code === 'EPIPE') process.exit(0);
+    if (stream === process.stdout) process.stderr.write(`interlane: output cannot be written: ${error.message}\n`);
+    process.exit(errorTable.STORE_FAILED.exit);
+  });
+}
 
 void run({
   argv: process.argv.slice(2),

@@ -1,4 +1,4 @@
-// The pages a stranger reads name only what exists: files, npm scripts, commands.
+// The pages a stranger reads name only what exists: files, links, npm scripts; and their sample config loads.
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';

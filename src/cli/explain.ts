@@ -6,11 +6,13 @@ import { ExplainAccess, ExplainKey, ExplainRoute, ExplainSend } from '../protoco
 import { compileWorld } from '../rules/decide.ts';
 import { explainAccess, explainKey, explainRoute, explainSend, type Explanation } from '../rules/explain.ts';
 import { compileRoutes } from '../rules/route.ts';
-import { columns, paint, readAll, type Terminal } from './terminal.ts';
+import { columns, paint, readAll, visible, type Terminal } from './terminal.ts';
 
 interface Topic {
   about: string;
   example: string;
+  /** The fields of the question, for the help page. */
+  fields: string[];
   explain: (config: Config, question: unknown) => Explanation;
 }
 
@@ -22,8 +24,27 @@ const topic = <S extends z.ZodType>(
 ): Topic => ({
   about,
   example,
+  fields: fieldsOf(z.toJSONSchema(schema, { io: 'input' }) as SchemaNode),
   explain: (config, question) => explain(config, readQuestion(schema, question, example)),
 });
+
+interface SchemaNode {
+  properties?: Record<string, SchemaNode>;
+  required?: string[];
+  enum?: string[];
+  type?: string;
+}
+
+function fieldsOf(node: SchemaNode, prefix = ''): string[] {
+  return Object.entries(node.properties ?? {}).flatMap(([name, child]) => {
+    const inner = fieldsOf(child, `${prefix}${name}.`);
+    if (inner.length > 0) return inner;
+    const allowed = child.enum ? child.enum.map((word) => `"${word}"`).join(' | ') : (child.type ?? 'text');
+    return [
+      `${prefix}${name}${node.required?.includes(name) ? '' : '?'}: ${allowed.replace('string', 'text').replace('integer', 'number')}`,
+    ];
+  });
+}
 
 /** The questions, as commands. */
 export const topics: Record<string, Topic> = {
@@ -104,10 +125,14 @@ function render(terminal: Terminal, { answer, facts, rules }: Explanation, confi
     REDACT: paint(terminal, 'yellow', '~'),
     NOTE: paint(terminal, 'gray', '·'),
   };
-  const known = Object.entries(facts).flatMap(([name, value]): [string, string][] => (value === undefined ? [] : [[name, String(value)]]));
-  const asked = columns(rules.map(({ rule, why }) => [rule, why])).map((line, index) => `  ${marks[rules[index]!.effect]}${line.slice(1)}`);
+  const known = Object.entries(facts).flatMap(([name, value]): [string, string][] =>
+    value === undefined ? [] : [[name, oneLine(String(value))]],
+  );
+  const asked = columns(rules.map(({ rule, why }) => [rule, oneLine(why)])).map(
+    (line, index) => `  ${marks[rules[index]!.effect]}${line.slice(1)}`,
+  );
   return [
-    paint(terminal, 'bold', answer),
+    paint(terminal, 'bold', oneLine(answer)),
     '',
     ...columns(known),
     '',
@@ -119,4 +144,5 @@ function render(terminal: Terminal, { answer, facts, rules }: Explanation, confi
   ].join('\n');
 }
 
+const oneLine = (text: string) => visible(text.replaceAll('\n', '\\n'));
 const lowerFirst = (text: string) => text.charAt(0).toLowerCase() + text.slice(1);

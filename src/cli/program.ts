@@ -6,7 +6,7 @@ import { errorTable, InterlaneError, reasonOf } from '../errors.ts';
 import { compileWorld } from '../rules/decide.ts';
 import { compileRoutes } from '../rules/route.ts';
 import { explain, topics } from './explain.ts';
-import type { Terminal } from './terminal.ts';
+import { visible, type Terminal } from './terminal.ts';
 import { up } from './up.ts';
 import { version } from './version.ts';
 
@@ -33,10 +33,13 @@ function program(terminal: Terminal): Command {
   const explainCommand = configure(root.command('explain'), terminal).description(
     'ask the rules why: the answer with every rule that was asked',
   );
-  for (const [name, { about, example }] of Object.entries(topics)) {
+  for (const [name, { about, example, fields }] of Object.entries(topics)) {
     command(explainCommand, terminal, `${name} [question]`, about)
       .option('--json', 'print JSON')
-      .addHelpText('after', `\nThe question is JSON, as an argument or on standard input:\n  interlane explain ${name} '${example}'`)
+      .addHelpText(
+        'after',
+        `\nThe question is JSON, as an argument or on standard input:\n  interlane explain ${name} '${example}'\n\nIts fields:\n  ${fields.join('\n  ')}`,
+      )
       .action(async (question: string | undefined, flags: PathFlags & { json?: boolean }) => {
         const { paths, loaded } = open(terminal, flags);
         await explain(terminal, name, question, loaded.config, {
@@ -92,7 +95,7 @@ function open(terminal: Terminal, flags: PathFlags): { paths: Paths; loaded: Loa
 function report(terminal: Terminal, thrown: unknown): number {
   if (thrown instanceof CommanderError) return thrown.exitCode === 0 ? 0 : errorTable.USAGE.exit;
   if (thrown instanceof InterlaneError) {
-    terminal.stderr.write(`interlane: ${thrown.message}\n`);
+    terminal.stderr.write(`interlane: ${visible(thrown.message)}\n`);
     return errorTable[thrown.code].exit;
   }
   const trace = terminal.env['INTERLANE_DEBUG'] && thrown instanceof Error ? `\n${thrown.stack}` : '';

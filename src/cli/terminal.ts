@@ -36,3 +36,12 @@ export async function readAll(stream: Terminal['stdin'], limit: number): Promise
   }
   return Buffer.concat(chunks).toString('utf8');
 }
+
+/** Text of others, made harmless for a terminal: control characters are shown, not obeyed. */
+export function visible(text: string): string {
+  // oxlint-disable-next-line no-control-regex
+  return text.replace(
+    /[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/g,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
+}

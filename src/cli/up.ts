@@ -66,7 +66,7 @@ function screen(terminal: Terminal, paths: Paths, config: Config, defaultId: str
   if (notes.length > 0) lines.push(paint(terminal, 'yellow', 'worth a look:'), ...notes.map((note) => `  ! ${note}`), '');
   lines.push(
     'This version decides and explains. It takes no connections yet: websocket, HTTP and chat channels come next.',
-    'Try in a second terminal:',
+    'Try in a second terminal, in this folder:',
     '',
     `  npx interlane explain route '{"channel":"telegram","peer":{"kind":"direct","id":"42"}}'`,
     '  npx interlane config docs',

@@ -42,7 +42,7 @@ const mistakes: [why: string, text: string, says: string[]][] = [
     `{ agents: { list: [{ id: "a b" }, { id: "A-B" }] } }`,
     ['agents.list[1].id must differ from agents.list[0].id'],
   ],
-  ['a taken main key', `{ session: { mainKey: "cron" } }`, ['session.mainKey must not be a word that begins another kind of session key']],
+  ['a taken main key', `{ session: { mainKey: "cron" } }`, ['session.mainKey must not be a word of the session key grammar']],
   [
     'a link without a channel',
     `{ session: { identityLinks: { ana: ["111"] } } }`,
@@ -79,7 +79,23 @@ const mistakes: [why: string, text: string, says: string[]][] = [
     `{ hooks: { token: "\${HOOK_TOKEN}" } }`,
     ['hooks.token needs the environment variable HOOK_TOKEN, which is not set'],
   ],
-  ['a prototype name', `{ "__proto__": { session: {} } }`, ['__proto__ is not a setting']],
+  [
+    'a main key that is a word inside keys',
+    `{ session: { mainKey: "group" } }`,
+    ['session.mainKey must not be a word of the session key grammar'],
+  ],
+  [
+    'two names of one channel',
+    `{ classification: { channels: { slack: "PUBLIC", " Slack": "RESTRICTED" } } }`,
+    ['must differ from "slack" in more than case and outer space'],
+  ],
+  ['a blank name', `{ session: { identityLinks: { " ": ["a:b"] } } }`, ['must not have a blank name']],
+  ['a variable that is not one', `{ hooks: { token: "\${MY-KEY}" } }`, ['has a "${" without a variable name']],
+  ['a variable named like a method', `{ hooks: { token: "\${constructor}" } }`, ['constructor, which is not set']],
+  ['empty text', `{ agents: { defaults: { model: "" } } }`, ['agents.defaults.model must not be blank']],
+  ['a field one level too high', `{ bindings: [{ agentId: "a", channel: "irc" }] }`, ['did you mean bindings[].match.channel?']],
+  ['deep nesting', `{ bindings: ${'['.repeat(2_500)}${']'.repeat(2_500)} }`, ['nested too deeply']],
+  ['a prototype name', `{ "__proto__": { session: {} } }`, ['__proto__ is not a usable name']],
   ['a list at the top', `[]`, ['c.json5:1:1  the config is not valid', 'allowed: an object']],
   ['broken JSON5', `{\n  session: {,\n}`, ['c.json5:2:13  the file is not valid JSON5']],
   ['an empty file', ``, ['the file is not valid JSON5', 'an empty config is written {}']],
@@ -133,6 +149,9 @@ describe('what was found', () => {
     ['a secret of the wrong type', `{ hooks: { token: 12345678 } }`, '12345678'],
     ['text where an object with secrets belongs', `{ models: { providers: { openai: "${secret}" } } }`, secret],
     ['a secret under a misspelt name', `{ models: { providers: { openai: { type: "openai", apikey: "${secret}" } } } }`, secret],
+    ['a channel given as text', `{ channels: { telegram: "${secret}" } }`, secret],
+    ['arguments of the wrong type', `{ mcp: { servers: { x: { command: "x", args: "--token=${secret}" } } } }`, secret],
+    ['an address with a password', `{ models: { providers: { x: { type: "openai", baseUrl: "htps://u:${secret}@h/" } } } }`, secret],
     ['a list of secrets', `{ mcp: { servers: { x: { command: "x", env: ["${secret}"] } } } }`, secret],
   ])('does not show %s', (_, text, hidden) => {
     expect(failure(text)).not.toContain(hidden);
@@ -164,9 +183,33 @@ describe('warnings', () => {
       `{ agents: { list: [{ id: "My Agent", default: true }, { id: "b", default: true }] }, session: { identityLinks: { ana: ["x:1"], bea: ["X:1"] } } }`,
     );
     expect(warnings).toEqual([
-      'agents.list[0].id is used as "my-agent"',
+      'agents.list[0].id "My Agent" is used as "my-agent"',
       'agents.list has 2 entries with default: true; agents.list[0] is taken',
       'session.identityLinks lists one id for both "ana" and "bea"; "ana" is taken',
+    ]);
+  });
+
+  it('do not repeat a value from the environment', () => {
+    const { warnings } = read(`{ agents: { list: [{ id: "\${WHO}" }, { id: "b", subagents: { allowAgents: ["\${WHO2}"] } }] } }`, {
+      WHO: 'Top Secret',
+      WHO2: 'other',
+    });
+    expect(warnings).toHaveLength(2);
+    expect(warnings.join()).not.toMatch(/secret|other/i);
+  });
+
+  it('name policy rules that nothing asks yet, or that can never match, and agents that are not there', () => {
+    const rules = [
+      { id: 'a', hook: 'SECRET_ACCESS', effect: 'BLOCK' },
+      { id: 'b', hook: 'PRE_OUTPUT', match: { tool: 'x' }, effect: 'BLOCK' },
+    ];
+    expect(
+      read(JSON.stringify({ policy: { rules }, agents: { list: [{ id: 'a' }], defaults: { subagents: { allowAgents: ['wrok', '*'] } } } }))
+        .warnings,
+    ).toEqual([
+      'agents.defaults.subagents.allowAgents[0] "wrok" is not in agents.list',
+      'policy.rules[0].hook SECRET_ACCESS is not asked yet in this version, so the rule has no effect',
+      'policy.rules[1].match.tool never matches at PRE_OUTPUT; tools are known at PRE_TOOL_CALL',
     ]);
   });
 

@@ -2,7 +2,8 @@
 import { readFileSync, statSync } from 'node:fs';
 import type { z } from 'zod';
 import { InterlaneError, nearest, reasonOf } from '../errors.ts';
-import { agentId } from '../protocol/ids.ts';
+import { agentId, platformId } from '../protocol/ids.ts';
+import type { HookName } from '../protocol/labels.ts';
 import { listSettings, placeOf } from './reference.ts';
 import { Config } from './schema.ts';
 import { readSource, SourceError, type Place, type Source } from './source.ts';
@@ -38,12 +39,14 @@ export function readConfig(text: string, file: string, env: Record<string, strin
       `config has ${count}; nothing was started\n\n${problems.slice(0, mostProblems).join('\n\n')}${more}`,
     );
   }
-  return { config: checked.data, warnings: [...notYetWarnings(source, file), ...likelyMistakes(checked.data)] };
+  return { config: checked.data, warnings: [...notYetWarnings(source, file), ...likelyMistakes(checked.data, source)] };
 }
 
 function readText(file: string): string {
   try {
-    const { size } = statSync(file);
+    const stat = statSync(file);
+    if (!stat.isFile()) throw new Error('it is not a file');
+    const { size } = stat;
     if (size > largestFile) throw new Error(`it is ${size} bytes, and at most ${largestFile} are read`);
     return readFileSync(file, 'utf8');
   } catch (thrown) {
@@ -105,7 +108,11 @@ function describeIssue(issue: z.core.$ZodIssue, source: Source, file: string): s
 function unknownSetting(name: string, parent: PropertyKey[], source: Source, file: string): string {
   const names = placeOf(parent)?.names ?? [];
   const [near] = nearest(name, names);
-  const elsewhere = listSettings().find((setting) => setting.path.split('.').at(-1)?.replace('[]', '') === name);
+  // A name that exists elsewhere, the nearest place first.
+  const here = pathText(parent).replace(/\[\d+\]/g, '[]');
+  const [elsewhere] = listSettings()
+    .filter((setting) => setting.path.split('.').at(-1)?.replace('[]', '') === name)
+    .toSorted((a, b) => Number(b.path.startsWith(here)) - Number(a.path.startsWith(here)));
   const details = [`allowed: ${names.join(', ')}`];
   if (near) details.push(`did you mean "${near}"?`);
   else if (elsewhere) details.push(`did you mean ${elsewhere.path}?`);
@@ -127,29 +134,57 @@ function notYetWarnings(source: Source, file: string): string[] {
   return warnings;
 }
 
-function likelyMistakes(config: Config): string[] {
+/** Values are shown as they are written in the file, so that none from the environment is repeated. */
+function likelyMistakes(config: Config, source: Source): string[] {
   const warnings: string[] = [];
-  config.agents.list.forEach((entry, index) => {
+  const { list } = config.agents;
+  const ids = new Set(list.map((entry) => agentId(entry.id)));
+  list.forEach((entry, index) => {
     const id = agentId(entry.id);
-    if (id !== entry.id) warnings.push(`agents.list[${index}].id is used as "${id}"`);
+    const path = ['agents', 'list', index, 'id'];
+    const written = source.written(path) ?? '';
+    if (id !== entry.id)
+      warnings.push(
+        `${pathText(path)} ${written} is used as ${written.includes('${') ? 'an id of a-z, 0-9, "_" and "-" only' : `"${id}"`}`,
+      );
+    warnings.push(...unknownAgents(ids, entry.subagents.allowAgents, ['agents', 'list', index, 'subagents', 'allowAgents'], source));
   });
-  const defaults = config.agents.list.flatMap((entry, index) => (entry.default ? [index] : []));
+  warnings.push(
+    ...unknownAgents(ids, config.agents.defaults.subagents.allowAgents, ['agents', 'defaults', 'subagents', 'allowAgents'], source),
+  );
+  const defaults = list.flatMap((entry, index) => (entry.default ? [index] : []));
   if (defaults.length > 1)
     warnings.push(`agents.list has ${defaults.length} entries with default: true; agents.list[${defaults[0]!}] is taken`);
   const linked = new Map<string, string>();
-  for (const [person, ids] of Object.entries(config.session.identityLinks)) {
-    for (const id of ids) {
-      const key = id
-        .toLowerCase()
-        .replace(/\s*:\s*/, ':')
-        .trim();
+  for (const [person, entries] of Object.entries(config.session.identityLinks)) {
+    for (const entry of entries) {
+      const colon = entry.indexOf(':');
+      const key = JSON.stringify([platformId(entry.slice(0, colon)), platformId(entry.slice(colon + 1))]);
       const earlier = linked.get(key);
       if (earlier !== undefined && earlier !== person)
         warnings.push(`session.identityLinks lists one id for both "${earlier}" and "${person}"; "${earlier}" is taken`);
       else linked.set(key, person);
     }
   }
+  config.policy.rules.forEach((rule, index) => {
+    if (!askedHooks.has(rule.hook))
+      warnings.push(`policy.rules[${index}].hook ${rule.hook} is not asked yet in this version, so the rule has no effect`);
+    else if (rule.match.tool !== undefined && rule.hook !== 'PRE_TOOL_CALL')
+      warnings.push(`policy.rules[${index}].match.tool never matches at ${rule.hook}; tools are known at PRE_TOOL_CALL`);
+  });
   return warnings;
+}
+
+/** The hooks at which something is decided today. */
+const askedHooks = new Set<HookName>(['PRE_CONTEXT_INJECTION', 'PRE_TOOL_CALL', 'PRE_OUTPUT', 'AGENT_INVOCATION']);
+
+function unknownAgents(known: Set<string>, allowed: string[] | undefined, path: PropertyKey[], source: Source): string[] {
+  if (known.size === 0) return [];
+  return (allowed ?? []).flatMap((id, index) =>
+    id.trim() === '*' || known.has(agentId(id))
+      ? []
+      : [`${pathText([...path, index])} ${source.written([...path, index]) ?? ''} is not in agents.list`],
+  );
 }
 
 function pathText(path: PropertyKey[]): string {

@@ -1,6 +1,7 @@
 // Where things are: the state directory and the config file, from flags, then the environment, then the home directory.
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
+import { InterlaneError } from '../errors.ts';
 
 export interface PathFlags {
   config?: string | undefined;
@@ -15,6 +16,12 @@ export interface Paths {
 }
 
 export function findPaths(flags: PathFlags, env: Record<string, string | undefined>, home: string): Paths {
+  for (const [flag, value] of [
+    ['--config', flags.config],
+    ['--state-dir', flags.stateDir],
+  ] as const) {
+    if (value?.trim() === '') throw new InterlaneError('USAGE', `${flag} is empty; name a path, or leave it out`);
+  }
   const stateDir = resolve(flags.stateDir || env['INTERLANE_STATE_DIR'] || join(home, '.interlane'));
   const usualConfigFile = join(stateDir, 'interlane.json5');
   const named = flags.config || env['INTERLANE_CONFIG'];

@@ -7,10 +7,12 @@ import {
   AgentToAgent,
   AllowAgents,
   Binding,
+  ChannelId,
   Classification,
   DmScope,
   IdentityLinks,
   MainKey,
+  nonBlank,
   PolicyRule,
   SandboxMode,
   SendPolicy,
@@ -21,7 +23,7 @@ import {
 // `meta` of a setting: `description` is its reason; `notYet` marks one that nothing reads yet; `secret` one that is never shown.
 // A mark on a group holds for everything in it.
 
-const text = z.string().min(1);
+const text = nonBlank;
 const httpUrl = z.url({ protocol: /^https?$/, error: 'must be an http or https address' });
 const secret = (description: string) => text.optional().meta({ description, secret: true });
 const secrets = (description: string) => z.record(z.string(), z.string()).default({}).meta({ description, secret: true });
@@ -128,7 +130,7 @@ const tools = z.strictObject({
 
 const provider = z.strictObject({
   type: z.enum(['openai-compatible', 'openai', 'anthropic', 'google']).meta({ description: 'which protocol it speaks' }),
-  baseUrl: httpUrl.optional().meta({ description: "without it the provider's own address" }),
+  baseUrl: httpUrl.optional().meta({ description: "without it the provider's own address", secret: true }),
   apiKey: secret('write "${NAME}" to take it from the environment'),
   authProfiles: z
     .record(z.string(), z.strictObject({ apiKey: secret('key of this profile') }))
@@ -139,7 +141,7 @@ const provider = z.strictObject({
 const mcpServer = z
   .strictObject({
     command: text.optional().meta({ description: 'program to start and speak to over its standard input and output' }),
-    args: z.array(z.string()).default([]).meta({ description: 'its arguments' }),
+    args: z.array(z.string()).default([]).meta({ description: 'its arguments', secret: true }),
     env: secrets('the only environment it gets beside PATH and HOME'),
     url: httpUrl.optional().meta({ description: 'address of a server that already runs' }),
     headers: secrets('sent with every request to the address'),
@@ -153,10 +155,7 @@ const mcpServer = z
 export const Config = z.strictObject({
   session: session.prefault({}),
   agents: agents.prefault({}),
-  owners: z
-    .array(z.string().regex(/^\s*[^:\s]+\s*:[\s\S]*\S/, 'must be "<channel>:<id>", for example "telegram:111"'))
-    .default([])
-    .meta({ description: 'who may use owner commands; nobody does until named', notYet: true }),
+  owners: z.array(ChannelId).default([]).meta({ description: 'who may use owner commands; nobody does until named', notYet: true }),
   tools: tools.prefault({}),
   bindings: z.array(Binding).default([]).meta({ description: 'which agent answers where; what none claims goes to the default agent' }),
   channels: z
@@ -165,7 +164,7 @@ export const Config = z.strictObject({
       z.strictObject({ enabled: z.boolean().default(true).meta({ description: 'a channel that is configured is meant to be used' }) }),
     )
     .default({})
-    .meta({ description: 'chat platforms to connect', notYet: true }),
+    .meta({ description: 'chat platforms to connect', notYet: true, secret: true }),
   models: z
     .strictObject({
       providers: z.record(z.string(), provider).default({}).meta({ description: 'model services by the name used in provider/model' }),

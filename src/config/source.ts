@@ -24,6 +24,11 @@ export interface Source {
   written(path: PropertyKey[]): string | undefined;
 }
 
+/** No setting is nested deeper than this, by far. */
+const deepest = 100;
+
+const startOf = (node: { loc: { start: Place } }): Place => ({ line: node.loc.start.line, column: node.loc.start.column });
+
 interface Spot {
   value: Place;
   name: Place;
@@ -36,14 +41,16 @@ export function readSource(text: string, env: Record<string, string | undefined>
   const problems: Problem[] = [];
 
   const build = (node: ValueNode, path: PropertyKey[], name?: Place): unknown => {
-    const place = { line: node.loc.start.line, column: node.loc.start.column };
+    if (path.length > deepest) throw new SourceError(startOf(node), 'is nested too deeply');
+    const place = startOf(node);
     spots.set(spotKey(path), { value: place, name: name ?? place, range: node.range as [number, number] });
     switch (node.type) {
       case 'Object': {
         const members = new Map<string, unknown>();
         for (const member of node.members) {
           const key = member.name.type === 'Identifier' ? member.name.name : member.name.value;
-          const at = { line: member.name.loc.start.line, column: member.name.loc.start.column };
+          const at = startOf(member.name);
+          if (key === '__proto__') problems.push({ path: [...path, key], at, message: 'is not a usable name' });
           if (members.has(key)) problems.push({ path: [...path, key], at, message: 'is given twice; keep one' });
           members.set(key, build(member.value, [...path, key], at));
         }
@@ -52,9 +59,7 @@ export function readSource(text: string, env: Record<string, string | undefined>
       case 'Array':
         return node.elements.map((element, index) => build(element.value, [...path, index]));
       case 'String':
-        return expand(node.value, env, (variable) =>
-          problems.push({ path, at: place, message: `needs the environment variable ${variable}, which is not set` }),
-        );
+        return expand(node.value, env, (message) => problems.push({ path, at: place, message }));
       case 'Number':
       case 'Boolean':
         return node.value;
@@ -113,12 +118,13 @@ function parseJson5(text: string): ValueNode {
   }
 }
 
-function expand(text: string, env: Record<string, string | undefined>, missing: (variable: string) => void): string {
-  return text.replace(/\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}/g, (written, variable?: string) => {
-    if (variable === undefined) return '${';
-    const value = env[variable];
-    if (value === undefined) missing(variable);
-    return value ?? written;
+function expand(text: string, env: Record<string, string | undefined>, complain: (message: string) => void): string {
+  return text.replace(/\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$\{/g, (written, variable?: string) => {
+    if (written === '$${') return '${';
+    if (variable === undefined) complain('has a "${" without a variable name and "}"; write "$${" for a plain "${"');
+    else if (Object.hasOwn(env, variable) && env[variable] !== undefined) return env[variable];
+    else complain(`needs the environment variable ${variable}, which is not set`);
+    return written;
   });
 }
 

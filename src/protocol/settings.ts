@@ -2,18 +2,42 @@
 import { RE2JS } from 're2js';
 import { z } from 'zod';
 import { platformId } from './ids.ts';
+import { grammarWords, reservedKeys } from './key-words.ts';
 import { ChatTypeWord, HookName, Level, ThinkingLevel, type Visibility } from './labels.ts';
 
-const nonBlank = z.string().regex(/\S/, 'must not be blank');
+export const nonBlank = z.string().regex(/\S/, 'must not be blank');
+/** `telegram:111`: a channel and an id there. */
+export const ChannelId = z.string().regex(/^[^:]*[^:\s][^:]*:[\s\S]*\S/, 'must be "<channel>:<id>", for example "telegram:111"');
+
+const atMost = (length: number) => nonBlank.max(length, `must be at most ${length} characters`);
+
+/** A record whose names are platform names: two that differ only in case or outer space would be one. */
+function byName<V extends z.ZodType>(value: V) {
+  return z.record(z.string(), value).superRefine((record, context) => {
+    const seen = new Map<string, string>();
+    for (const name of Object.keys(record)) {
+      const id = platformId(name);
+      const earlier = seen.get(id);
+      if (id === '') context.addIssue({ code: 'custom', path: [name], message: 'must not have a blank name' });
+      else if (earlier !== undefined)
+        context.addIssue({
+          code: 'custom',
+          path: [name],
+          message: `must differ from ${JSON.stringify(earlier)} in more than case and outer space`,
+        });
+      seen.set(id, name);
+    }
+  });
+}
 
 /** A pattern with `*` for any text, or a plain word. Never a regular expression: matching stays linear. */
-const Glob = nonBlank.max(256);
+const Glob = atMost(256);
 
 /** A regular expression in RE2 syntax, which cannot be made slow by the text it reads. */
 const Pattern = z
   .string()
-  .min(1)
-  .max(1024)
+  .min(1, 'must not be empty')
+  .max(1024, 'must be at most 1024 characters')
   .superRefine((pattern, context) => {
     try {
       RE2JS.compile(pattern);
@@ -40,31 +64,15 @@ export const SessionScope = z.enum(['per-sender', 'global']);
 export const DmScope = z.enum(['main', 'per-peer', 'per-channel-peer', 'per-account-channel-peer']);
 export type DmScope = z.infer<typeof DmScope>;
 
-/** Words that begin another kind of key, so a main session cannot be called so. */
-const takenNames = new Set([
-  'agent',
-  'direct',
-  'dm',
-  'cron',
-  'hook',
-  'node',
-  'subagent',
-  'acp',
-  'guest',
-  'global',
-  'unknown',
-  'thread',
-  'topic',
-]);
 export const MainKey = z
   .string()
   .regex(/^[a-z0-9_-]{1,64}$/, 'must be 1 to 64 of a-z, 0-9, "_" and "-"')
-  .refine((name) => !takenNames.has(name) && !name.startsWith('node-'), 'must not be a word that begins another kind of session key');
+  .refine(
+    (name) => !grammarWords.has(name) && !reservedKeys.has(name) && !name.startsWith('node-'),
+    'must not be a word of the session key grammar',
+  );
 
-export const IdentityLinks = z.record(
-  nonBlank,
-  z.array(z.string().regex(/^\s*[^:\s]+\s*:[\s\S]*\S/, 'must be "<channel>:<id>", for example "telegram:111"')),
-);
+export const IdentityLinks = byName(z.array(ChannelId));
 
 const SendAction = z.enum(['allow', 'deny']);
 export type SendAction = z.infer<typeof SendAction>;
@@ -110,7 +118,7 @@ const AgentSandbox = z.strictObject({
   }),
 });
 export const AgentEntry = z.strictObject({
-  id: nonBlank.max(256).meta({ description: 'its name in keys; characters outside a-z, 0-9, "_" and "-" become "-"' }),
+  id: atMost(256).meta({ description: 'its name in keys; characters outside a-z, 0-9, "_" and "-" become "-"' }),
   default: z.boolean().optional().meta({ description: 'takes what no binding claims; without it the first agent listed does' }),
   name: nonBlank.optional().meta({ description: 'shown to people instead of the id' }),
   instructions: z.string().optional().meta({ description: 'what the agent is told before every conversation', notYet: true }),
@@ -149,16 +157,13 @@ export const Binding = z.strictObject({
 export type Binding = z.infer<typeof Binding>;
 
 export const Classification = z.strictObject({
-  channels: z
-    .record(z.string(), Level)
-    .default({})
-    .meta({ description: 'level of what comes from a channel and may go to it; unlisted is PUBLIC' }),
-  tools: z.record(z.string(), Level).default({}).meta({ description: 'level of what a tool returns; unlisted is PUBLIC', notYet: true }),
+  channels: byName(Level).default({}).meta({ description: 'level of what comes from a channel and may go to it; unlisted is PUBLIC' }),
+  tools: byName(Level).default({}).meta({ description: 'level of what a tool returns; unlisted is PUBLIC', notYet: true }),
 });
 
 export const PolicyRule = z
   .strictObject({
-    id: nonBlank.max(128).meta({ description: 'named in every decision it takes part in' }),
+    id: atMost(128).meta({ description: 'named in every decision it takes part in' }),
     hook: HookName.meta({ description: 'the moment it is asked' }),
     match: z
       .strictObject({
@@ -172,7 +177,7 @@ export const PolicyRule = z
       .default({})
       .meta({ description: 'all fields given must match; an empty match is always' }),
     effect: z.enum(['BLOCK', 'REDACT']).meta({ description: 'rules only tighten, so there is no ALLOW' }),
-    message: nonBlank.max(500).optional().meta({ description: 'the reason shown when it blocks' }),
+    message: atMost(500).optional().meta({ description: 'the reason shown when it blocks' }),
   })
   .refine(
     (rule) => rule.effect !== 'REDACT' || rule.match.text !== undefined,

@@ -234,6 +234,29 @@ describe('a tool call', () => {
   });
 });
 
+describe('a policy rule for a channel', () => {
+  const world = worldOf(`{ policy: { rules: [{ id: 'x', hook: 'PRE_TOOL_CALL', match: { channel: 'telegram' }, effect: 'BLOCK' }] } }`);
+  it.each([
+    { key: 'telegram:group:1' },
+    { key: 'telegram:direct:1' },
+    { key: 'telegram:acc:direct:1' },
+    { key: 'main', channel: 'telegram' },
+    { key: 'main', deliveryContext: { channel: 'telegram', to: '1' } },
+  ])('holds for a session that speaks there: %j', (facts) => {
+    expect(decide({ action: 'tool', caller: party(world, facts), tool: 'x' }, world).effect).toBe('BLOCK');
+  });
+});
+
+describe('a reply', () => {
+  const reply = (from: Facts, to: Facts) =>
+    decide({ action: 'reply', caller: party(open, from), target: party(open, to) }, worldOf('{}')).effect;
+
+  it('goes back to who asked, whether or not they can be seen, but never down', () => {
+    expect(reply({ key: 'agent:work:main' }, { key: 'main' })).toBe('ALLOW');
+    expect(reply({ key: 'agent:work:main', taint: 'INTERNAL' }, { key: 'main' })).toBe('BLOCK');
+  });
+});
+
 describe('the trace', () => {
   it('lists every gate in order, also after the first refusal', () => {
     const decision = ask(worldOf('{}'), 'send', { key: 'main', taint: 'INTERNAL' }, { key: 'agent:work:main' });

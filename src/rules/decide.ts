@@ -10,7 +10,7 @@ import { decideCrossing } from './agent-to-agent.ts';
 import { agentOf, compileAgents, isSandboxed, keyContext, type AgentTable } from './agents.ts';
 import { askHook, compilePolicy, type HookSubject, type Policy } from './hooks.ts';
 import { decideSend } from './send-policy.ts';
-import { formatSessionKey, keySpellings, requireSessionKey, sessionChannel, type SessionKey } from './session-key.ts';
+import { formatSessionKey, keySpellings, requireSessionKey, keyChannel, type SessionKey } from './session-key.ts';
 import { decideSpawn } from './spawn-policy.ts';
 import { destinationLevel, join, mayFlow } from './taint.ts';
 import { decideVisibility, listFilter, passesFilter, scopeOf, type ListFilter, type Viewer } from './visibility.ts';
@@ -35,7 +35,7 @@ export interface Party {
 
 export type Request =
   | { action: 'list' | 'read' | 'status'; caller: Party; target: Party }
-  | { action: 'send'; caller: Party; target: Party; text?: string | undefined }
+  | { action: 'send' | 'reply'; caller: Party; target: Party; text?: string | undefined }
   | {
       action: 'spawn';
       caller: Party;
@@ -70,10 +70,11 @@ export function compileWorld(settings: RuleSettings): World {
   };
 }
 
-export function partyOf(world: World, facts: SessionFacts): Party {
-  const context = keyContext(world.agents, world.agents.defaultId);
-  const key = requireSessionKey(facts.key, context);
-  const spawnedBy = facts.spawnedBy === undefined ? undefined : formatSessionKey(requireSessionKey(facts.spawnedBy, context));
+/** A key without an agent belongs to `agent`, the one who speaks of it; `spawnedBy` without one, to the session's own. */
+export function partyOf(world: World, facts: SessionFacts, agent = world.agents.defaultId): Party {
+  const key = requireSessionKey(facts.key, keyContext(world.agents, agent));
+  const spawnedBy =
+    facts.spawnedBy === undefined ? undefined : formatSessionKey(requireSessionKey(facts.spawnedBy, keyContext(world.agents, key.agent)));
   return { key, storeKey: formatSessionKey(key), facts: { ...facts, spawnedBy } };
 }
 
@@ -92,6 +93,11 @@ export function decide(request: Request, world: World): Decision {
       reach(verdict, world, request.caller, request.target);
       verdict.note('send-policy', 'an inter-session message is not delivered to a channel; its announce is, and is asked then');
       flowTo(verdict, request.caller, request.target.facts.taint, 'the target session');
+      hook(verdict, world, request.caller, { hook: 'PRE_CONTEXT_INJECTION', text: request.text });
+      break;
+    case 'reply':
+      // An answer goes to who asked: reaching them was decided then, and only what it carries is asked now.
+      flowTo(verdict, request.caller, request.target.facts.taint, 'the session that asked');
       hook(verdict, world, request.caller, { hook: 'PRE_CONTEXT_INJECTION', text: request.text });
       break;
     case 'spawn':
@@ -134,6 +140,11 @@ export function inListScope(scope: ListScope, row: Party): boolean {
 // The gates, in the order of the trace -------------------------------------------------------------------------------
 
 function reach(verdict: Verdict, world: World, caller: Party, target: Party): void {
+  if (depthOf(caller) > 0)
+    verdict.note(
+      'subagent.tools',
+      'a spawned session has no session tools unless tools.subagents.tools gives it some; this is what holds if it has',
+    );
   const own = caller.storeKey === target.storeKey;
   const viewed = { key: target.storeKey, agent: target.key.agent, spawnedBy: target.facts.spawnedBy };
   const seen = decideVisibility(world.visibility, viewerOf(world, caller), viewed);
@@ -172,7 +183,7 @@ function deliver(verdict: Verdict, world: World, request: Request & { action: 'd
   const sending = decideSend(world.sendPolicy, {
     key: caller.key,
     channel,
-    chatType: request.chatType ?? caller.facts.chatType,
+    chatType: request.chatType ?? (speaksOn(caller) === channel ? caller.facts.chatType : undefined),
     override: caller.facts.sendPolicy,
   });
   verdict.include(sending.rules, sending.action === 'allow' ? undefined : { code: 'SEND_POLICY_DENIED', why: sending.why });
@@ -181,7 +192,7 @@ function deliver(verdict: Verdict, world: World, request: Request & { action: 'd
 }
 
 function hook(verdict: Verdict, world: World, caller: Party, what: Pick<HookSubject, 'hook' | 'tool' | 'channel' | 'text'>): void {
-  const channel = what.channel ?? caller.facts.channel ?? sessionChannel(caller.key, {});
+  const channel = what.channel ?? speaksOn(caller);
   const answer = askHook(world.policy, {
     agent: caller.key.agent,
     keys: keySpellings(caller.key),
@@ -200,6 +211,11 @@ function viewerOf(world: World, caller: Party): Viewer {
     sandboxed: isSandboxed(world.agents, caller.key),
     sandboxVisibility: agentOf(world.agents, agent).sandbox.sessionToolsVisibility,
   };
+}
+
+/** The channel a session is known to speak on: its record, its key, or where it last spoke. */
+export function speaksOn({ key, facts }: Party): string | undefined {
+  return facts.channel ?? keyChannel(key) ?? facts.deliveryContext?.channel;
 }
 
 /** How deep a session is. One that was spawned is never taken for one that was not, whatever its record lacks. */

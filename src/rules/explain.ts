@@ -3,9 +3,9 @@ import type { z } from 'zod';
 import type { RuleTrace } from '../protocol/decision.ts';
 import type { ExplainAccess, ExplainKey, ExplainRoute, ExplainSend } from '../protocol/explain.ts';
 import { agentId as agentIdOf } from '../protocol/ids.ts';
-import { isSandboxed, keyContext } from './agents.ts';
+import { isKnownAgent, isSandboxed, keyContext } from './agents.ts';
 import { announceTarget } from './announce-target.ts';
-import { decide, inListScope, listScope, partyOf, type Decision, type World } from './decide.ts';
+import { decide, inListScope, listScope, partyOf, speaksOn, type Decision, type World } from './decide.ts';
 import { redact } from './hooks.ts';
 import { nearMisses, route, type Routes } from './route.ts';
 import {
@@ -32,7 +32,7 @@ export function explainRoute(routes: Routes, origin: z.infer<typeof ExplainRoute
   return {
     answer: `agent "${agentId}" answers, in session ${sessionKey}`,
     facts: { agentId, sessionKey, mainSessionKey, parentSessionKey, channel, accountId, matchedBy, binding },
-    rules: [...rules, ...nearMisses(routes, origin)],
+    rules: [...rules, ...nearMisses(routes, origin, binding)],
   };
 }
 
@@ -67,6 +67,9 @@ export function explainKey(world: World, { key: text, agentId }: z.infer<typeof 
             ? 'the key is already in its full form'
             : `"${text.trim().slice(0, 200)}" is read as a key of agent "${key.agent}"`,
       },
+      ...(isKnownAgent(world.agents, key.agent)
+        ? []
+        : [{ rule: 'agent', effect: 'NOTE' as const, why: `agents.list has no "${key.agent}"` }]),
     ],
   };
 }
@@ -74,18 +77,23 @@ export function explainKey(world: World, { key: text, agentId }: z.infer<typeof 
 export function explainSend(world: World, question: z.infer<typeof ExplainSend>): Explanation {
   const caller = partyOf(world, question.session);
   const target = announceTarget(caller.key, caller.facts.deliveryContext);
-  const channel = question.channel ?? (target.found ? target.channel : (caller.facts.channel ?? keyChannel(caller.key) ?? 'unknown'));
+  const channel = question.channel ?? (target.found ? target.channel : speaksOn(caller));
+  if (channel === undefined) {
+    return {
+      answer: `text of ${caller.storeKey} has no destination`,
+      facts: { destination: 'none' },
+      rules: [{ rule: 'destination', effect: 'NOTE', why: target.why }],
+    };
+  }
   const decision = decide({ action: 'deliver', caller, channel, chatType: question.chatType, text: question.text }, world);
-  return explainDecision(decision, `text of ${caller.storeKey} to channel "${channel}"`, question.text, {
-    channel,
-    announceTo: target.found ? `${target.to}${target.threadId === undefined ? '' : ` (thread ${target.threadId})`}` : undefined,
-    announceWhy: target.why,
-  });
+  const thread = target.found && target.threadId !== undefined ? ` (thread ${target.threadId})` : '';
+  const to = question.channel === undefined && target.found ? { announceTo: `${target.to}${thread}`, announceWhy: target.why } : {};
+  return explainDecision(decision, `text of ${caller.storeKey} to channel "${channel}"`, question.text, { channel, ...to });
 }
 
 export function explainAccess(world: World, question: z.infer<typeof ExplainAccess>): Explanation {
   const caller = partyOf(world, question.caller);
-  const target = partyOf(world, question.target);
+  const target = partyOf(world, question.target, caller.key.agent);
   const decision = decide({ action: question.action, caller, target, text: question.text }, world);
   const scope = listScope(world, caller, [caller.key.agent, target.key.agent]);
   return explainDecision(decision, `${caller.storeKey} to ${question.action} ${target.storeKey}`, question.text, {

@@ -37,7 +37,9 @@ export function compilePolicy(rules: PolicyRule[]): Policy {
   const policy: Policy = new Map();
   for (const rule of rules) {
     const pattern = rule.match.text === undefined ? undefined : RE2JS.compile(rule.match.text);
-    policy.set(rule.hook, [...(policy.get(rule.hook) ?? []), { rule, pattern }]);
+    const rulesOfHook = policy.get(rule.hook) ?? [];
+    rulesOfHook.push({ rule, pattern });
+    policy.set(rule.hook, rulesOfHook);
   }
   return policy;
 }
@@ -85,14 +87,16 @@ export function redact(text: string, patterns: RE2JS[]): string {
   return result + text.slice(at);
 }
 
-/** One search is linear; searching again after every match need not be. Past this many, the rest of the text is taken out whole. */
+/** One search is linear; searching again after every match need not be. Past this much, the rest of the text is taken out whole. */
 const mostMatches = 200;
+const mostWork = 20_000_000;
 
 function findAll(pattern: RE2JS, text: string): { start: number; end: number }[] {
   const ranges: { start: number; end: number }[] = [];
   const matcher = pattern.matcher(text);
+  const most = Math.max(1, Math.min(mostMatches, Math.floor(mostWork / (text.length + 1))));
   while (matcher.find()) {
-    if (ranges.length === mostMatches) return [...ranges, { start: matcher.start(), end: text.length }];
+    if (ranges.length === most) return [...ranges, { start: matcher.start(), end: text.length }];
     ranges.push({ start: matcher.start(), end: matcher.end() });
   }
   return ranges;
@@ -107,7 +111,8 @@ function mismatch({ match }: PolicyRule, pattern: RE2JS | undefined, subject: Ho
     return `agent is "${subject.agent}", not "${match.agentId}"`;
   if (match.keyPrefix !== undefined && !hasKeyPrefix(match.keyPrefix, subject.keys)) return `key does not start with "${match.keyPrefix}"`;
   if (match.taint !== undefined && !mayFlow(match.taint, subject.taint)) return `the session is ${subject.taint}, below ${match.taint}`;
-  if (pattern && !(subject.text !== undefined && pattern.test(subject.text))) return 'the text does not match';
+  if (pattern && subject.text === undefined) return 'there is no text to look at';
+  if (pattern && !pattern.test(subject.text!)) return 'the text does not match';
   return undefined;
 }
 

@@ -30,19 +30,17 @@ export function encodeId(raw: string, masked: (segment: string, index: number) =
 
 /** The id behind a text, or undefined where only its digest is known. */
 export function decodeId(text: string): string | undefined {
-  if (digest.test(text)) return undefined;
-  const visible = text.startsWith(unlinkedMark) ? text.slice(unlinkedMark.length) : text;
-  return visible.replace(escape, (_, wide?: string, narrow?: string) => String.fromCharCode(parseInt(wide ?? narrow!, 16)));
+  const plainText = text.startsWith(unlinkedMark) ? text.slice(unlinkedMark.length) : text;
+  if (digest.test(plainText)) return undefined;
+  return plainText.replace(escape, (_, wide?: string, narrow?: string) => String.fromCharCode(parseInt(wide ?? narrow!, 16)));
 }
 
 /** The same id in its one canonical spelling: what a person typed → what `encodeId` would have written. */
 export function canonicalId(typed: string, masked: (segment: string, index: number) => boolean): string | undefined {
-  if (typed.startsWith(unlinkedMark)) {
-    const id = canonicalId(typed.slice(unlinkedMark.length), masked);
-    return id === undefined ? undefined : unlinkedMark + id;
-  }
   const id = decodeId(typed);
-  return id === undefined ? typed : encodeId(id, masked);
+  if (id === undefined) return typed;
+  const text = encodeId(id, masked);
+  return text !== undefined && typed.startsWith(unlinkedMark) ? unlinkedMark + text : text;
 }
 
 /** Marks the text of an unlinked peer whose id is also the name of a linked person. */

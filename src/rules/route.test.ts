@@ -102,7 +102,7 @@ test.each(cases)('%s', (_, origin, agent, matchedBy, key) => {
 
 describe('routing', () => {
   it('warns at load about an agent that is not listed', () => {
-    expect(routes.warnings).toEqual(['bindings[7].agentId names "nobody", which is not in agents.list; its messages go to "main"']);
+    expect(routes.warnings).toEqual(['bindings[7].agentId is not in agents.list; its messages go to the default agent']);
   });
 
   it('keeps a sanitised agent id when there is no list of agents', () => {
@@ -133,6 +133,37 @@ describe('routing', () => {
     expect(route(global, { channel: 'irc', peer: { kind: 'group', id: 'x' } })).toMatchObject({
       agentId: 'work',
       sessionKey: 'agent:work:irc:group:x',
+    });
+  });
+
+  it('warns about a binding that can never match', () => {
+    const twice = routesOf(
+      `{ bindings: [{ agentId: 'a', match: { channel: 'irc' } }, { agentId: 'b', match: { channel: 'IRC', accountId: 'default' } }] }`,
+    );
+    expect(twice.warnings).toEqual(['bindings[1] never matches: bindings[0] asks for the same and comes first']);
+  });
+
+  it('names bindings that fail on the account or the kind of peer only, and those that lose', () => {
+    const given = routesOf(`{ bindings: [
+      { agentId: 'a', match: { channel: 'irc' } },
+      { agentId: 'b', match: { channel: 'irc', peer: { kind: 'group', id: '77' } } },
+      { agentId: 'c', match: { channel: 'irc', accountId: '*' } },
+      { agentId: 'd', match: { channel: 'irc', peer: { kind: 'group', id: '78' } } },
+    ] }`);
+    const why = (origin: Origin) => nearMisses(given, origin, route(given, origin).binding).map((miss) => `${miss.rule} ${miss.why}`);
+    expect(why({ channel: 'irc', accountId: 'work', peer: { kind: 'channel', id: '77' } })).toEqual([
+      'bindings[0] does not match: account is "work", not "default", which a binding without accountId means',
+    ]);
+    expect(why({ channel: 'irc', peer: { kind: 'channel', id: '77' } })).toEqual([
+      'bindings[1] does not match: peer is "channel:77", not "group:77"',
+      'bindings[2] matches too, but what was taken is more exact or comes first',
+    ]);
+  });
+
+  it('says when an account id is not used as it was written', () => {
+    expect(route(routes, { channel: 'irc', accountId: '日本', peer: dm('x') }).rules[0]).toMatchObject({
+      rule: 'account',
+      why: 'accountId "日本" is used as "default"',
     });
   });
 
@@ -173,7 +204,7 @@ describe('routing', () => {
       'agent.default ALLOW',
       'session.key ALLOW',
     ]);
-    expect(nearMisses(routes, origin)).toEqual([
+    expect(nearMisses(routes, origin, undefined)).toEqual([
       { rule: 'bindings[6]', effect: 'NOTE', why: 'does not match: account is "default", not "work-space"' },
     ]);
   });

@@ -71,12 +71,11 @@ export function compileRoutes(settings: Pick<RuleSettings, 'session' | 'bindings
     const demand = demandOf(binding);
     const wanted = agentId(binding.agentId);
     const known = isKnownAgent(agents, wanted);
-    if (!known)
-      warnings.push(
-        `bindings[${position}].agentId names "${wanted}", which is not in agents.list; its messages go to "${agents.defaultId}"`,
-      );
+    if (!known) warnings.push(`bindings[${position}].agentId is not in agents.list; its messages go to the default agent`);
     entry.shapes.add(shapeOf(demand));
     const place = valuesOf(demand);
+    const earlier = entry.first.get(place);
+    if (earlier) warnings.push(`bindings[${position}] never matches: bindings[${earlier.position}] asks for the same and comes first`);
     // Inside a tier the config order wins, so only the first binding with the same demand can ever match.
     if (!entry.first.has(place))
       entry.first.set(
@@ -91,6 +90,13 @@ export function compileRoutes(settings: Pick<RuleSettings, 'session' | 'bindings
 export function route(routes: Routes, origin: Origin): Route {
   const from = readOrigin(origin);
   const { found, rules } = findBinding(routes, from);
+  const named = origin.accountId?.trim() ?? '';
+  if (named !== '' && named.toLowerCase() !== from.account)
+    rules.unshift({
+      rule: 'account',
+      effect: 'NOTE',
+      why: `accountId ${JSON.stringify(named.slice(0, 100))} is used as "${from.account}"`,
+    });
   const shared = routes.scope === 'global' && from.kind === 'direct';
   const agent = shared || !found ? routes.agents.defaultId : found.agent;
   if (shared) rules.push({ rule: 'session.scope', effect: 'ALLOW', why: `all direct chats share one session, owned by "${agent}"` });
@@ -266,29 +272,33 @@ function keyNote(routes: Routes, from: ReadOrigin, key: SessionKey): RuleTrace {
   return { rule: 'session.key', effect: 'ALLOW', why: `session.dmScope is "${routes.dmScope}"${who}` };
 }
 
-/** For people asking why: bindings of this channel that share the chat, guild or team with the message and fail on another field. */
-export function nearMisses(routes: Routes, origin: Origin, limit = 10): RuleTrace[] {
+/**
+ * For people asking why: bindings of this channel that nearly match (one field differs, or only the kind of the same peer), and
+ * those that do match but lose to the one that was taken.
+ */
+export function nearMisses(routes: Routes, origin: Origin, taken: number | undefined, limit = 10): RuleTrace[] {
   const from = readOrigin(origin);
   const misses: RuleTrace[] = [];
   for (const [position, binding] of routes.bindings.entries()) {
-    if (platformId(binding.match.channel) !== from.channel) continue;
+    if (misses.length === limit) break;
+    if (position === taken || platformId(binding.match.channel) !== from.channel) continue;
     const demand = demandOf(binding);
-    const shares = [
-      demand.peer === from.peer,
-      demand.peer !== undefined && demand.peer === from.parentPeer,
-      demand.guild !== undefined && demand.guild === from.guild,
-      demand.team !== undefined && demand.team === from.team,
-    ];
-    if (!shares.includes(true)) continue;
     const differs: string[] = [];
-    if (demand.account !== undefined && demand.account !== from.account)
-      differs.push(`account is "${from.account}", not "${demand.account}"`);
-    if (demand.peer !== undefined && demand.peer !== from.peer && demand.peer !== from.parentPeer)
+    let near = true;
+    if (demand.account !== undefined && demand.account !== from.account) {
+      const unnamed = binding.match.accountId === undefined ? ', which a binding without accountId means' : '';
+      differs.push(`account is "${from.account}", not "${demand.account}"${unnamed}`);
+    }
+    if (demand.peer !== undefined && demand.peer !== from.peer && demand.peer !== from.parentPeer) {
+      near = platformId(binding.match.peer!.id) === platformId(from.peerId);
       differs.push(`peer is "${from.peer}", not "${demand.peer}"`);
+    }
     if (demand.guild !== undefined && demand.guild !== from.guild) differs.push(`guild is ${quoted(from.guild)}, not "${demand.guild}"`);
     if (demand.team !== undefined && demand.team !== from.team) differs.push(`team is ${quoted(from.team)}, not "${demand.team}"`);
-    if (differs.length > 0) misses.push({ rule: `bindings[${position}]`, effect: 'NOTE', why: `does not match: ${differs.join('; ')}` });
-    if (misses.length === limit) break;
+    if (differs.length === 0)
+      misses.push({ rule: `bindings[${position}]`, effect: 'NOTE', why: 'matches too, but what was taken is more exact or comes first' });
+    else if (differs.length === 1 && near)
+      misses.push({ rule: `bindings[${position}]`, effect: 'NOTE', why: `does not match: ${differs[0]!}` });
   }
   return misses;
 }

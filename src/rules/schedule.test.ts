@@ -107,6 +107,7 @@ describe('parseSchedule', () => {
     ['at 2026-12-24T18:00Z Europe/Berlin', 'an offset and a time zone'],
     ['at 2026-12-24T18:00Z or later', 'more than a time'],
     ['at 2026-12-24T18:00:00+99:99', 'no such offset'],
+    ['at 0099-01-01 00:00', 'long ago'],
     ['at 2026-03-29 02:30 Europe/Berlin', 'an hour that summer time leaves out'],
   ])('refuses %j: %s', (text) => {
     expect(parseSchedule(text)).toEqual({ ok: false, why: expect.stringMatching(/./) });

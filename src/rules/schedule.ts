@@ -91,7 +91,7 @@ function parseAt(words: string[], timeZone: string): ParsedSchedule {
   if (!isTimeZone(zone)) return fail(`time zone ${quote(zone)} is not known; write one like "Europe/Berlin" or "UTC"`);
   // Date rolls 31 February over to March; a person who wrote it made a mistake and should hear of it.
   const written = new Date(`${day}T${time}Z`);
-  if (Number.isNaN(written.getTime()) || !written.toISOString().startsWith(`${day}T${time}`))
+  if (Number.isNaN(written.getTime()) || written.getUTCFullYear() < 1970 || !written.toISOString().startsWith(`${day}T${time}`))
     return fail(`time ${quote(words.join(' '))} does not exist; ${example}`);
   if (offset) {
     const atMs = new Date(`${day}T${time}${offset.toUpperCase()}`).getTime();

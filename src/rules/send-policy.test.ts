@@ -49,6 +49,8 @@ describe('decideSend', () => {
     [{ key: 'telegram:direct:5' }, [deny({ keyPrefix: 'agent:main:telegram:dm:' })], 'deny', '`dm` in a prefix is `direct`'],
     [{ key: 'direct:5' }, [deny({ keyPrefix: 'dm:' })], 'deny', '`dm` in a prefix of the request key too'],
     [{ key: 'direct:x:dm:y' }, [deny({ keyPrefix: 'direct:x:dm:' })], 'deny', 'but an id keeps its own spelling'],
+    [{ key: 'telegram:group:direct5' }, [deny({ keyPrefix: 'telegram:group:dm' })], 'allow', 'and a group id is not a kind of chat'],
+    [{ key: 'discord:group:9', channel: 'telegram' }, [deny({ chatType: 'group' })], 'allow', 'the key says nothing about another channel'],
     [group, [deny({ keyPrefix: 'group:' })], 'allow', 'a prefix is not any part'],
     [group, [deny({ channel: 'telegram', chatType: 'direct' })], 'allow', 'every field given must match'],
     [group, [deny({ channel: 'telegram', chatType: 'group', keyPrefix: 'telegram:' })], 'deny', 'every field given does match'],

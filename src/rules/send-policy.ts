@@ -27,7 +27,7 @@ export function decideSend(policy: SendPolicy, subject: SendSubject): SendAnswer
   }
   const facts = {
     channel: platformId(subject.channel ?? keyChannel(subject.key) ?? 'unknown'),
-    chatType: subject.chatType ? chatType(subject.chatType) : keyChatType(subject.key),
+    chatType: subject.chatType ? chatType(subject.chatType) : ownChat(subject),
     keys: keySpellings(subject.key),
   };
   const rules: RuleTrace[] = [];
@@ -49,6 +49,12 @@ export function decideSend(policy: SendPolicy, subject: SendSubject): SendAnswer
   return { action: policy.default, why, rules };
 }
 
+/** The key says what kind of chat it is only for the channel it is on. */
+function ownChat({ key, channel }: SendSubject): ChatType | undefined {
+  const own = keyChannel(key);
+  return channel === undefined || own === undefined || own === platformId(channel) ? keyChatType(key) : undefined;
+}
+
 function trace(name: string, action: SendAction, why: string): RuleTrace {
   return { rule: `sendPolicy.${name}`, effect: action === 'deny' ? 'BLOCK' : 'ALLOW', why };
 }
@@ -67,11 +73,10 @@ function mismatch(match: Match, facts: { channel: string; chatType: ChatType | u
   return undefined;
 }
 
-/** A prefix is tried against the store key and the request key, in any case; `dm` is read as `direct`. */
+/** A prefix is tried against every spelling of the key, in any case. */
 export function hasKeyPrefix(prefix: string, keys: string[]): boolean {
   const wanted = platformId(prefix);
-  const spellings = [wanted, wanted.replace(/^((?:agent:[^:]*:)?(?:[^:]*:){0,2}?)dm(?=:|$)/, '$1direct')];
-  return keys.some((key) => spellings.some((spelling) => key.startsWith(spelling)));
+  return keys.some((key) => key.startsWith(wanted));
 }
 
 function describe(match: Match): string {

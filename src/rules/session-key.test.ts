@@ -260,6 +260,28 @@ describe('a session key', () => {
   });
 });
 
+describe('with another main key and named sessions, a key', () => {
+  const word = fc.constantFrom('home', 'main', 'group5', 'x', 'notes', 'direct-line');
+  it('round-trips all the same', () => {
+    fc.assert(
+      fc.property(word, fc.oneof(word, nastyId), (mainName, typed) => {
+        const given = { agentId: 'work', mainKey: mainName };
+        const parsed = parseSessionKey(typed, given);
+        if (!parsed.ok) return;
+        expect(parseSessionKey(formatSessionKey(parsed.key), given)).toEqual(parsed);
+        expect(parsed.key.shape === 'main' && parsed.key.threads.length === 0).toBe(
+          formatSessionKey(parsed.key) === `agent:work:${mainName}`,
+        );
+      }),
+    );
+  });
+});
+
+it('refuses nested marks and text that is no key at all, without effort', () => {
+  expect(formatSessionKey(read(`direct:${'%peer-'.repeat(3)}ana`))).toBe('agent:main:direct:%peer-%25peer-%25peer-ana');
+  expect(parseSessionKey('x'.repeat(200_000), context)).toMatchObject({ ok: false });
+});
+
 describe('identity links', () => {
   const links = compileIdentityLinks({ Ana: ['Telegram:111', 'discord:222'], bea: ['telegram:111'] });
   const key = (channel: string, peer: string, scope: DmScope = 'per-peer') =>

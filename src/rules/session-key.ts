@@ -1,6 +1,7 @@
 // Session keys: text ↔ a tagged value, parsed by position. The only parser and the only formatter of keys.
 import { InterlaneError } from '../errors.ts';
 import { accountId, isIdToken, platformId } from '../protocol/ids.ts';
+import { chatWords, grammarWords, ownedShapes, reservedKeys, shapeWords, threadWords } from '../protocol/key-words.ts';
 import type { ChatType, SessionKind } from '../protocol/labels.ts';
 import type { DmScope } from '../protocol/settings.ts';
 import { canonicalId, decodeId, encodeId, markUnlinked } from './key-text.ts';
@@ -16,7 +17,6 @@ import { canonicalId, decodeId, encodeId, markUnlinked } from './key-text.ts';
 // — each followed by any number of `:thread:<id>` or `:topic:<id>`. The whole key `global` is the one shared direct chat
 // of `session.scope: "global"`. Ids are written by key-text.ts, so that none of them can spell a part of this grammar.
 
-const ownedShapes = ['cron', 'hook', 'node', 'subagent', 'acp', 'guest'] as const;
 type OwnedShape = (typeof ownedShapes)[number];
 
 interface Thread {
@@ -44,16 +44,15 @@ export interface KeyContext {
 
 export type ParsedKey = { ok: true; key: SessionKey } | { ok: false; code: 'SESSION_KEY_INVALID' | 'SESSION_KEY_RESERVED'; why: string };
 
-const chatWords = new Set(['direct', 'dm', 'group', 'channel']);
-const threadWords = new Set(['thread', 'topic']);
-const shapeWords = new Set<string>(['agent', 'direct', 'dm', ...ownedShapes]);
-const grammarWords = new Set([...shapeWords, ...chatWords, ...threadWords]);
-
 const opensShape = (word: string) => shapeWords.has(word) || word.startsWith('node-');
 const maskInId = (segment: string) => threadWords.has(segment);
 const maskInName = (segment: string, index: number) => grammarWords.has(segment) || (index === 0 && opensShape(segment));
 
+/** Longer text is no key; ids inside may be long, and are then kept as digests. */
+const longestText = 100_000;
+
 export function parseSessionKey(text: string, context: KeyContext): ParsedKey {
+  if (text.length > longestText) return invalid(`it is longer than ${longestText} characters`);
   const whole = text.trim().toLowerCase();
   if (whole === '') return invalid('the key is empty');
   if (whole === 'unknown') return reserved(whole);
@@ -66,7 +65,7 @@ export function parseSessionKey(text: string, context: KeyContext): ParsedKey {
   let agent = context.agentId;
   if (segments[0] === 'agent') {
     agent = segments[1] ?? '';
-    if (!isIdToken(agent)) return invalid(`"${agent}" is not an agent id (a-z, 0-9, "_" and "-", at most 64)`);
+    if (!isIdToken(agent)) return invalid(`${JSON.stringify(agent.slice(0, 100))} is not an agent id (a-z, 0-9, "_" and "-", at most 64)`);
     segments.splice(0, 2);
     if (segments.join('') === '') return invalid('nothing follows the agent id');
     if (segments[0] === 'agent') return invalid('agent keys do not nest');
@@ -75,9 +74,10 @@ export function parseSessionKey(text: string, context: KeyContext): ParsedKey {
   for (let at = lastThreadWord(segments); at > 0; at = lastThreadWord(segments)) {
     const id = canonicalId(segments.slice(at + 1).join(':'), maskInId);
     if (id === undefined) return invalid(`the id after "${segments[at]!}:" is blank`);
-    threads.unshift({ marker: segments[at] as Thread['marker'], id });
+    threads.push({ marker: segments[at] as Thread['marker'], id });
     segments.length = at;
   }
+  threads.reverse();
   return parseBase(segments, { agent, threads }, context);
 }
 
@@ -121,7 +121,7 @@ function parseBase(segments: string[], common: { agent: string; threads: Thread[
   }
   const name = canonicalId(segments.join(':'), maskInName);
   if (name === undefined || /^:*$/.test(name)) return invalid('the key is empty');
-  if (name === 'global' || name === 'unknown') return reserved(name);
+  if (reservedKeys.has(name)) return reserved(name);
   if (name === 'main' || name === context.mainKey) {
     if (context.globalOwner === common.agent && common.threads.length === 0) return { ok: true, key: { ...common, shape: 'global' } };
     return { ok: true, key: { ...common, shape: 'main', name: context.mainKey } };
@@ -150,8 +150,10 @@ export function formatSessionKey(key: SessionKey): string {
 
 /** The store key without `agent:<agentId>:`; read again under the same agent it gives the same session. */
 export function requestKey(key: SessionKey): string {
-  return [baseText(key), ...key.threads.map((thread) => `${thread.marker}:${thread.id}`)].join(':');
+  return [baseText(key), ...threadParts(key)].join(':');
 }
+
+const threadParts = (key: SessionKey) => key.threads.map((thread) => `${thread.marker}:${thread.id}`);
 
 function baseText(key: SessionKey): string {
   switch (key.shape) {
@@ -172,9 +174,13 @@ function baseText(key: SessionKey): string {
   }
 }
 
-/** Every way this key may be written in full or without its agent: its own, and `main` for a main session of another name. */
+/** Every way this key may be written, in full or without its agent: its own, with `dm`, and `main` for a main session of another name. */
 export function keySpellings(key: SessionKey): string[] {
   const spellings = [formatSessionKey(key), requestKey(key)];
+  if (key.shape === 'direct') {
+    const short = [key.channel, key.account, 'dm', key.peer, ...threadParts(key)].filter((part) => part !== undefined).join(':');
+    spellings.push(short, `agent:${key.agent}:${short}`);
+  }
   if (key.shape === 'main' || key.shape === 'global') {
     const short = requestKey({ ...key, shape: 'main', name: 'main' });
     spellings.push(short, `agent:${key.agent}:${short}`);

@@ -1,5 +1,6 @@
-import { mkdirSync, statSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { parse } from 'acorn';
 import { describe, expect, it } from 'vitest';
 import { interlane, scratch, start, startInterlane } from './child.ts';
 
@@ -32,7 +33,7 @@ describe('interlane up', () => {
     const { stdout } = await up.finished;
     expect(stdout).toContain('Ana (default: a)');
     expect(stdout).toContain('! gateway (');
-    expect(stdout).toContain('! bindings[0].agentId names "b", which is not in agents.list');
+    expect(stdout).toContain('! bindings[0].agentId is not in agents.list');
   });
 
   it('warns when others can read the state directory', async () => {
@@ -89,6 +90,23 @@ describe('interlane explain', () => {
     expect(stdout).toContain('✗ sendPolicy.rules[0]');
   });
 
+  it('reads a short key as one of the caller', async () => {
+    const { stdout } = await interlane(['explain', 'access', '{"caller":{"key":"agent:work:main"},"target":{"key":"main"}}']);
+    expect(stdout).toContain('ALLOW agent:work:main to read agent:work:main');
+  });
+
+  it('says that there is no destination where there is none', async () => {
+    expect((await interlane(['explain', 'send', '{"session":{"key":"main"}}'])).stdout).toContain(
+      'text of agent:main:main has no destination',
+    );
+  });
+
+  it('lists the fields of a question in its help', async () => {
+    const { stdout } = await interlane(['explain', 'access', '--help']);
+    expect(stdout).toContain('caller.spawnedBy?: text');
+    expect(stdout).toContain('action?: "list" | "read" | "status" | "send"');
+  });
+
   it('explains why one session cannot see another', async () => {
     const { stdout } = await interlane(['explain', 'access', '{"caller":{"key":"main"},"target":{"key":"agent:work:main"}}']);
     expect(stdout).toContain('BLOCK agent:main:main to read agent:work:main');
@@ -114,6 +132,9 @@ describe('bad input', () => {
     ['a broken key', ['explain', 'key', 'agent::x'], 65, 'session key "agent::x" is not usable'],
     ['a reserved key', ['explain', 'key', 'unknown'], 65, '"unknown" is reserved'],
     ['a blank id', ['explain', 'route', '{"channel":"irc","peer":{"kind":"direct","id":" "}}'], 65, 'peer.id: must not be blank'],
+    ['an empty path', ['config', 'check', '--config', ''], 64, '--config is empty'],
+    ['a config that is no file', ['config', 'check', '--config', '/dev/zero'], 66, 'it is not a file'],
+    ['a key beyond reason', ['explain', 'key', `direct:${'%peer-'.repeat(20_000)}`], 65, 'longer than'],
     ['a missing config', ['config', 'check', '--config', '/nowhere.json5'], 66, 'config file /nowhere.json5 does not exist'],
   ];
 
@@ -133,6 +154,25 @@ describe('bad input', () => {
   });
 });
 
+describe('output', () => {
+  it('that nobody reads any more ends quietly', async () => {
+    const { status, stdout, stderr } = await start('sh', ['-c', `"${process.execPath}" bin/interlane.cjs config docs | true`]).finished;
+    expect({ status, stdout, stderr }).toEqual({ status: 0, stdout: '', stderr: '' });
+  });
+
+  it('that cannot be written is one plain line', async () => {
+    const { stderr } = await start('sh', ['-c', `"${process.execPath}" bin/interlane.cjs config docs > /dev/full`]).finished;
+    expect(stderr).toMatch(/^interlane: output cannot be written: .*\n$/);
+  });
+
+  it('shows control characters of others instead of obeying them', async () => {
+    const { stdout, stderr } = await interlane(['explain', 'route', '{"channel":"irc","peer":{"kind":"group","id":"a\\u001b[31m\\nb"}}']);
+    const bad = await interlane(['explain', 'key', 'agent:\u001b[31m:x']);
+    // oxlint-disable-next-line no-control-regex
+    expect(stdout + stderr + bad.stderr).not.toMatch(/\u001b/);
+  });
+});
+
 describe('interlane config', () => {
   it('prints the reference page', async () => {
     const { status, stdout } = await interlane(['config', 'docs']);
@@ -148,6 +188,10 @@ describe('interlane config', () => {
 });
 
 describe('the launcher', () => {
+  it('is written in the JavaScript of 2009', () => {
+    expect(() => parse(readFileSync('bin/interlane.cjs', 'utf8'), { ecmaVersion: 5, allowHashBang: true })).not.toThrow();
+  });
+
   it('can be read by an old Node, names the Node it needs, and exits 69', async () => {
     const disguise = join(scratch(), 'old.cjs');
     writeFileSync(disguise, `Object.defineProperty(process.versions, 'node', { value: '0.10.48' });`);
