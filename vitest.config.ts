@@ -1,7 +1,7 @@
 // Two projects: `unit` runs in parallel; `process` holds every test that starts processes and runs one file at a time.
 import { defineConfig } from 'vitest/config';
 
-const starters = ['test/process/**/*.test.ts'];
+const starters = ['test/process/**/*.test.ts', 'test/crash/**/*.test.ts'];
 
 export default defineConfig({
   test: {

@@ -1,83 +1,19 @@
-// `npm run bench`: how long each rule takes, beside an empty call measured in the same run.
-import { performance } from 'node:perf_hooks';
-import { readConfig } from '../src/config/load.ts';
-import { SessionFacts } from '../src/protocol/session.ts';
-import { compileAgents } from '../src/rules/agents.ts';
-import { compileWorld, decide, partyOf } from '../src/rules/decide.ts';
-import { matchesGlob } from '../src/rules/glob.ts';
-import { compileRoutes, route } from '../src/rules/route.ts';
-import { nextDue, parseSchedule } from '../src/rules/schedule.ts';
-import { formatSessionKey, requireSessionKey } from '../src/rules/session-key.ts';
+// `npm run bench`: the rules, then the engine; one of them by name, and `--full` for the sizes that take minutes.
+import { benchEngine } from './engine.ts';
+import { runChild } from './child.ts';
+import { benchRules } from './rules.ts';
 
-const sampleMs = 200;
-const samples = 7;
-
-/** Median nanoseconds per call over several samples. */
-function time(call: (turn: number) => unknown): number {
-  let sink: unknown;
-  const measure = (ms: number) => {
-    const end = performance.now() + ms;
-    const start = performance.now();
-    let turns = 0;
-    while (performance.now() < end) for (let n = 0; n < 50; n++) sink = call(turns++);
-    return ((performance.now() - start) * 1e6) / turns;
-  };
-  measure(sampleMs);
-  const taken = Array.from({ length: samples }, () => measure(sampleMs)).toSorted((a, b) => a - b);
-  if (sink === time) throw new Error('unreachable: keeps the calls from being optimised away');
-  return taken[(samples - 1) / 2]!;
-}
-
-const rows: [name: string, ns: number][] = [['an empty call', time((turn) => turn)]];
-const add = (name: string, call: (turn: number) => unknown) => {
-  rows.push([name, time(call)]);
-  process.stderr.write('.');
-};
-
-const context = { agentId: 'main', mainKey: 'main' };
-add('parse and format a direct key', () => formatSessionKey(requireSessionKey('agent:main:telegram:direct:42', context)));
-add('parse and format a topic key', () => formatSessionKey(requireSessionKey('agent:main:telegram:group:-100:topic:7', context)));
-add('parse a key with a 10,000-character id', () => requireSessionKey(`agent:main:direct:${'x'.repeat(10_000)}`, context));
-
-for (const count of [10, 1_000, 100_000]) {
-  const bindings = Array.from({ length: count }, (_, n) => ({
-    agentId: `a${n % 50}`,
-    match: { channel: 'telegram', peer: { kind: 'direct', id: `${n}` } },
-  }));
-  const { config } = readConfig(JSON.stringify({ session: { dmScope: 'per-peer' }, bindings }), 'bench', {});
-  const started = performance.now();
-  const routes = compileRoutes(config, compileAgents(config));
-  const compiled = performance.now() - started;
-  const hits = Array.from({ length: 1_000 }, (_, n) => ({
-    channel: 'telegram',
-    peer: { kind: 'direct' as const, id: `${(n * 7919) % count}` },
-  }));
-  add(`route to a peer, ${count.toLocaleString('en')} bindings (index made in ${compiled.toFixed(1)} ms)`, (turn) =>
-    route(routes, hits[turn % hits.length]!),
-  );
-  add(`route past all to the default agent, ${count.toLocaleString('en')} bindings`, () =>
-    route(routes, { channel: 'telegram', peer: { kind: 'group', id: 'none' }, guildId: 'g', teamId: 't' }),
-  );
-}
-
-const world = compileWorld(
-  readConfig(`{ tools: { sessions: { visibility: 'all' }, agentToAgent: { enabled: true, allow: ['*a*', 'w*'] } } }`, 'bench', {}).config,
-);
-const caller = partyOf(world, SessionFacts.parse({ key: 'agent:main:main' }));
-const target = partyOf(world, SessionFacts.parse({ key: 'agent:work:main' }));
-add('decide: read another session', () => decide({ action: 'read', caller, target }, world));
-add('decide: deliver to a channel', () => decide({ action: 'deliver', caller, channel: 'discord', text: 'hello' }, world));
-add('glob, 20 stars on 10,000 characters', () => matchesGlob('*a'.repeat(20), 'a'.repeat(10_000)));
-const cron = parseSchedule('cron 30 9 * * 1-5 Europe/Berlin');
-if (cron.ok) add('next time of a cron schedule with a time zone', () => nextDue(cron.schedule, 1_800_000_000_000, 0));
-
-const [, base] = rows[0]!;
-const width = Math.max(...rows.map(([name]) => name.length));
-process.stdout.write(`\nnode ${process.version}, median of ${samples} samples of ${sampleMs} ms\n\n`);
-for (const [name, ns] of rows) {
-  process.stdout.write(
-    `${name.padEnd(width)}  ${(ns / 1_000).toFixed(3).padStart(9)} µs  ${Math.round(ns / base)
-      .toLocaleString('en')
-      .padStart(8)} × empty\n`,
-  );
+const [first, ...rest] = process.argv.slice(2);
+if (first === '--child') await runChild(rest);
+else {
+  const words = process.argv.slice(2);
+  const unknown = words.filter((word) => !['rules', 'engine', '--full'].includes(word));
+  if (unknown.length > 0) {
+    process.stderr.write(`bench does not know ${unknown.join(', ')}; it takes rules, engine and --full\n`);
+    process.exitCode = 2;
+  } else {
+    const named = words.filter((word) => word !== '--full');
+    if (named.length === 0 || named.includes('rules')) benchRules();
+    if (named.length === 0 || named.includes('engine')) await benchEngine({ full: words.includes('--full') });
+  }
 }

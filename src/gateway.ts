@@ -1,36 +1,174 @@
-// Config → a gateway: every stage made and wired by hand, in the order a message meets them.
+// Config → a running gateway: every stage made and wired by hand, in the order a message meets them.
+import { randomUUID } from 'node:crypto';
+import { availableParallelism, hostname } from 'node:os';
+import type { Channel } from './channels/channel.ts';
 import type { Config } from './config/schema.ts';
+import { Outbox } from './delivery/outbox.ts';
+import type { Accepted } from './engine/accept.ts';
+import { Engine, type Clock } from './engine/engine.ts';
+import type { Runner } from './engine/runner.ts';
+import type { InterlaneError } from './errors.ts';
+import { createBus, type Bus } from './events/bus.ts';
+import type { FeedEvent } from './protocol/event.ts';
+import { keyContext } from './rules/agents.ts';
 import { compileWorld, type World } from './rules/decide.ts';
 import { compileRoutes, type Routes } from './rules/route.ts';
+import { formatSessionKey, mainKey } from './rules/session-key.ts';
+import { modelRunner } from './runtime/loop.ts';
+import { scriptedModel, type Script } from './runtime/scripted.ts';
+import { createInbound, type InboundMessage } from './session/inbound.ts';
+import type { Store } from './store/contract.ts';
+import { lockState } from './store/sqlite/lock.ts';
+import { openSqliteStore } from './store/sqlite/open.ts';
+import { allTools } from './tools/all.ts';
+import type { Tool } from './tools/define.ts';
+import { createInvoker } from './tools/invoke.ts';
+
+export interface GatewayOptions {
+  stateDir: string;
+  channels?: Channel[];
+  /** What the scripted model follows, until a real model is configured. */
+  script?: Script;
+  /** Told what an operator should know. */
+  warn?(message: string): void;
+  /** Told when nobody knows what is on the disk; the process must end and start again. */
+  fatal?(error: InterlaneError): void;
+  onDelta?(delta: { runId: string; sessionKey: string; text: string }): void;
+  /** For tests: made-up time. */
+  clock?: Clock;
+  /** For tests: fewer slots than the machine would get. */
+  caps?: Engine['caps'];
+  /** More tools than the built-in ones. */
+  tools?: Tool[];
+}
 
 export interface Gateway {
   world: World;
   routes: Routes;
   /** What the config says that is probably not meant. */
   warnings: string[];
-  start(): void;
-  close(): void;
+  store: Store<FeedEvent>;
+  bus: Bus;
+  engine: Engine;
+  /** A message from outside; resolves when it is safe. */
+  receive(message: InboundMessage): Promise<Accepted>;
+  close(): Promise<void>;
 }
 
-const longestTimer = 2 ** 31 - 1;
+/** How long live turns may go on after a stop was asked for. */
+const graceMs = 5_000;
 
-export function createGateway(config: Config): Gateway {
-  // 1. the policy door: who may see, reach, send and spawn
+const systemClock: Clock = {
+  now: () => Date.now(),
+  elapsed: () => performance.now(),
+  after(ms, work) {
+    const timer = setTimeout(work, ms);
+    return () => clearTimeout(timer);
+  },
+};
+
+export async function startGateway(config: Config, options: GatewayOptions): Promise<Gateway> {
+  const { stateDir, clock = systemClock, warn = () => {}, fatal = () => process.exit(70) } = options;
+  const newId = () => randomUUID();
+  const cores = availableParallelism();
+
+  // 1. the policy door and routing: pure, from the config alone
   const world = compileWorld(config);
-  // 2. routing: which agent and session an inbound message belongs to
   const routes = compileRoutes(config, world.agents);
-  // 3. staying up: until there are doors to listen at, one idle timer holds the process
-  let idle: NodeJS.Timeout | undefined;
+
+  // 2. the state: ours alone, then the store in it
+  const unlock = lockState(stateDir, { pid: process.pid, host: hostname(), startedAt: clock.now() });
+  const parts = { afterTick: (work: () => void) => void setImmediate(work), elapsed: () => clock.elapsed(), fatal };
+  let store: Store<FeedEvent>;
+  try {
+    store = openSqliteStore<FeedEvent>(stateDir, config.store.durability, parts);
+  } catch (thrown) {
+    unlock();
+    throw thrown;
+  }
+
+  // 3. events, published after their commit
+  const bus = createBus(store);
+
+  // 4. the engine; its runner is made below, from the tools that need the engine
+  let runner: Runner | undefined;
+  const engine = new Engine(
+    {
+      store,
+      clock,
+      newId,
+      runner: () => runner!,
+      caps: options.caps ?? {
+        main: config.agents.defaults.maxConcurrent ?? 4 * cores,
+        nested: 4 * cores,
+        subagent: config.agents.defaults.subagents.maxConcurrent,
+        cron: 4,
+      },
+      host: { bootId: newId(), pid: process.pid, name: hostname() },
+      warn,
+      ...(options.onDelta ? { onDelta: options.onDelta } : {}),
+    },
+    world,
+  );
+
+  // 5. tools, and 6. the runtime that calls them
+  const { maxPingPongTurns } = config.session.agentToAgent;
+  const invoker = createInvoker([...allTools, ...(options.tools ?? [])], {
+    store,
+    engine,
+    now: () => clock.now(),
+    maxPingPongTurns,
+    toolLevels: config.classification.tools,
+  });
+  runner = modelRunner(
+    scriptedModel({ ...(options.script ? { script: options.script } : {}), sleep: (ms, signal) => sleep(clock, ms, signal) }),
+    invoker,
+  );
+
+  // 7. the way out
+  const channels = new Map((options.channels ?? []).map((channel) => [channel.name, channel]));
+  const outbox = new Outbox({ store, clock, world, channels, warn });
+
+  // 8. the way in
+  const receive = createInbound({ routes, engine, now: () => clock.now(), newId, channelLevels: config.classification.channels });
+
+  await engine.start(mainSessions(world));
+  await outbox.start();
   return {
     world,
     routes,
     warnings: routes.warnings,
-    start() {
-      idle ??= setInterval(() => {}, longestTimer);
-    },
-    close() {
-      clearInterval(idle);
-      idle = undefined;
+    store,
+    bus,
+    engine,
+    receive,
+    async close() {
+      await engine.close(graceMs);
+      await outbox.close();
+      bus.close();
+      await store.close();
+      unlock();
     },
   };
+}
+
+/** Every configured agent's main session exists from the start, so that it can be addressed on day one. */
+function mainSessions({ agents }: World) {
+  const ids = new Set([agents.defaultId, ...agents.byId.keys()]);
+  return [...ids].map((id) => ({ key: formatSessionKey(mainKey(keyContext(agents, id))), made: { agent: id, kind: 'main' } }));
+}
+
+function sleep(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const stop = () => {
+      cancel();
+      reject(signal.reason as Error);
+    };
+    const cancel = clock.after(ms, () => {
+      signal.removeEventListener('abort', stop);
+      resolve();
+    });
+    if (signal.aborted) stop();
+    else signal.addEventListener('abort', stop, { once: true });
+  });
 }

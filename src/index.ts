@@ -2,7 +2,12 @@
 export { defaultConfig, loadConfig, readConfig, type LoadedConfig } from './config/load.ts';
 export type { Config } from './config/schema.ts';
 export { errorTable, InterlaneError, type ErrorCode } from './errors.ts';
-export { createGateway, type Gateway } from './gateway.ts';
+export { startGateway, type Gateway, type GatewayOptions } from './gateway.ts';
+export { loopbackPost, loopbackTo } from './channels/loopback/loopback.ts';
+export type { Channel } from './channels/channel.ts';
+export { memoryStore } from './store/memory.ts';
+export { Script, scriptedModel } from './runtime/scripted.ts';
+export { defineTool, type Tool } from './tools/define.ts';
 export { decide, partyOf, type Decision, type Request, type World } from './rules/decide.ts';
 export { route, type Route, type Routes } from './rules/route.ts';
 export { formatSessionKey, parseSessionKey, requestKey, type SessionKey } from './rules/session-key.ts';

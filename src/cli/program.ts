@@ -5,6 +5,7 @@ import { findPaths, type PathFlags, type Paths } from '../config/paths.ts';
 import { errorTable, InterlaneError, reasonOf } from '../errors.ts';
 import { compileWorld } from '../rules/decide.ts';
 import { compileRoutes } from '../rules/route.ts';
+import { demo } from './demo.ts';
 import { explain, topics } from './explain.ts';
 import { visible, type Terminal } from './terminal.ts';
 import { up } from './up.ts';
@@ -30,6 +31,10 @@ function program(terminal: Terminal): Command {
     await up(terminal, paths, loaded.config, loaded.warnings);
   });
 
+  configure(root.command('demo'), terminal)
+    .description('watch two agents hold an exchange, on a gateway of its own')
+    .action(() => demo(terminal));
+
   const explainCommand = configure(root.command('explain'), terminal).description(
     'ask the rules why: the answer with every rule that was asked',
   );
@@ -46,6 +51,20 @@ function program(terminal: Terminal): Command {
           json: flags.json === true,
           configName: paths.configFile ?? 'the built-in defaults',
         });
+      });
+  }
+
+  const copies = {
+    backup: 'copy the database into one file, also while the gateway runs',
+    restore: 'put a backup in the place of the database; what was there is kept beside it',
+  } as const;
+  for (const name of ['backup', 'restore'] as const) {
+    configure(root.command(`${name} <file>`), terminal)
+      .description(copies[name])
+      .option(...stateDirOption)
+      .action(async (file: string, flags: PathFlags) => {
+        const commands = await import('./backup.ts');
+        await commands[name](terminal, findPaths(flags, terminal.env, terminal.home).stateDir, file);
       });
   }
 
@@ -74,8 +93,10 @@ function command(parent: Command, terminal: Terminal, usage: string, about: stri
   return configure(parent.command(usage), terminal)
     .description(about)
     .option('--config <file>', 'config file (or INTERLANE_CONFIG; else interlane.json5 in the state directory, if it is there)')
-    .option('--state-dir <directory>', 'state directory (or INTERLANE_STATE_DIR; else ~/.interlane)');
+    .option(...stateDirOption);
 }
+
+const stateDirOption = ['--state-dir <directory>', 'state directory (or INTERLANE_STATE_DIR; else ~/.interlane)'] as const;
 
 /** Commander writes to the terminal it was given and throws instead of exiting. */
 function configure(made: Command, terminal: Terminal): Command {

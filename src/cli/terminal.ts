@@ -39,8 +39,8 @@ export async function readAll(stream: Terminal['stdin'], limit: number): Promise
 
 /** Text of others, made harmless for a terminal: control characters are shown, not obeyed. */
 export function visible(text: string): string {
-  // oxlint-disable-next-line no-control-regex
   return text.replace(
+    // oxlint-disable-next-line no-control-regex
     /[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/g,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
   );

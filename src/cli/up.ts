@@ -3,19 +3,23 @@ import { chmodSync, mkdirSync, statSync } from 'node:fs';
 import type { Paths } from '../config/paths.ts';
 import type { Config } from '../config/schema.ts';
 import { InterlaneError, reasonOf } from '../errors.ts';
-import { columns, paint, type Terminal } from './terminal.ts';
+import { columns, paint, visible, type Terminal } from './terminal.ts';
 import { version } from './version.ts';
 
 export async function up(terminal: Terminal, paths: Paths, config: Config, warnings: string[]): Promise<void> {
-  const { createGateway } = await import('../gateway.ts');
-  const gateway = createGateway(config);
-  const notes = [...warnings, ...gateway.warnings, ...openState(paths.stateDir)];
+  const { startGateway } = await import('../gateway.ts');
+  const open = openState(paths.stateDir);
+  const gateway = await startGateway(config, {
+    stateDir: paths.stateDir,
+    warn: (message) => terminal.stderr.write(`! ${visible(message)}\n`),
+  });
+  const notes = [...warnings, ...gateway.warnings, ...open];
   // Listen for the stop before saying that we are up, so that a signal right after the last line is not missed.
   const stopped = stopSignal(terminal);
-  gateway.start();
   terminal.stdout.write(screen(terminal, paths, config, gateway.world.agents.defaultId, notes));
   await stopped;
-  gateway.close();
+  terminal.stdout.write('Stopping.\n');
+  await gateway.close();
   terminal.stdout.write('Stopped.\n');
 }
 
@@ -51,7 +55,7 @@ function screen(terminal: Terminal, paths: Paths, config: Config, defaultId: str
   const { session, tools, policy, bindings } = config;
   const rows: [string, string][] = [
     ['config', paths.configFile ?? `built-in defaults (to change them, write ${paths.usualConfigFile})`],
-    ['state', paths.stateDir],
+    ['state', `${paths.stateDir} (SQLite, durability ${config.store.durability})`],
     ['agents', `${agents.join(', ')} (default: ${defaultId})`],
     [
       'routing',
@@ -65,11 +69,11 @@ function screen(terminal: Terminal, paths: Paths, config: Config, defaultId: str
   const lines = [paint(terminal, 'bold', `Interlane ${version}`), '', ...columns(rows), ''];
   if (notes.length > 0) lines.push(paint(terminal, 'yellow', 'worth a look:'), ...notes.map((note) => `  ! ${note}`), '');
   lines.push(
-    'This version decides and explains. It takes no connections yet: websocket, HTTP and chat channels come next.',
+    'Sessions, runs and exchanges are durable. Connections come next: websocket, HTTP and chat channels are not there yet.',
     'Try in a second terminal, in this folder:',
     '',
     `  npx interlane explain route '{"channel":"telegram","peer":{"kind":"direct","id":"42"}}'`,
-    '  npx interlane config docs',
+    '  npx interlane demo',
     '',
     'Up. Press Ctrl-C to stop.',
     '',

@@ -1,7 +1,11 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { startGateway } from '../gateway.ts';
 import { SessionFacts } from '../protocol/session.ts';
-import { compileWorld, decide, partyOf } from '../rules/decide.ts';
-import { compileRoutes, nearMisses } from '../rules/route.ts';
+import { decide, partyOf } from '../rules/decide.ts';
+import { nearMisses } from '../rules/route.ts';
 import { readConfig } from './load.ts';
 import { configReference, listSettings } from './reference.ts';
 import type { Config } from './schema.ts';
@@ -37,9 +41,12 @@ function watched<T extends object>(value: T, read: Set<string>, path = ''): T {
 }
 
 /** Everything that reads a config, asked once each. */
-function readEverything(config: Config): void {
-  const world = compileWorld(config);
-  const routes = compileRoutes(config, world.agents);
+async function readEverything(config: Config): Promise<void> {
+  const stateDir = mkdtempSync(join(tmpdir(), 'interlane-read-'));
+  const gateway = await startGateway(config, { stateDir });
+  await gateway.close();
+  rmSync(stateDir, { recursive: true, force: true });
+  const { world, routes } = gateway;
   nearMisses(routes, { channel: 'irc', peer: { kind: 'direct', id: '2' } }, undefined);
   const caller = partyOf(world, SessionFacts.parse({ key: 'agent:a:irc:direct:1', channel: 'irc' }));
   decide({ action: 'deliver', caller, channel: 'irc', text: 'x' }, world);
@@ -114,9 +121,9 @@ describe('the config reference', () => {
     expect(named.filter((path) => !paths.has(path))).toEqual([]);
   });
 
-  it('marks every setting that nothing reads as "not yet"', () => {
+  it('marks every setting that nothing reads as "not yet"', async () => {
     const read = new Set<string>();
-    readEverything(watched(full, read));
+    await readEverything(watched(full, read));
     const effective = settings
       .filter(({ notYet, allowed }) => !notYet && allowed !== 'a list' && allowed !== 'an object')
       .map(({ path }) => path.replace(/\[\]$/, ''));

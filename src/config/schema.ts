@@ -44,8 +44,7 @@ const session = z.strictObject({
     .strictObject({
       maxPingPongTurns: z.int().min(0).max(5).default(5).meta({ description: 'enough to settle a question, too few to loop' }),
     })
-    .prefault({})
-    .meta({ notYet: true }),
+    .prefault({}),
   threadBindings: z
     .strictObject({
       enabled: z.boolean().default(true).meta({ description: 'a spawn may ask for a thread of its own where the channel has threads' }),
@@ -58,7 +57,7 @@ const session = z.strictObject({
 const agentDefaults = z.strictObject({
   model: text.optional().meta({ description: 'provider/model; without it the first model found is used', notYet: true }),
   thinking: ThinkingLevel.optional().meta({ description: "without it the model's own default holds", notYet: true }),
-  maxConcurrent: z.int().min(1).optional().meta({ description: 'chat runs at once; without it 4 per processor core', notYet: true }),
+  maxConcurrent: z.int().min(1).optional().meta({ description: 'chat runs at once; without it 4 per processor core' }),
   sandbox: z
     .strictObject({
       mode: SandboxMode.default('off').meta({ description: 'which sessions are confined: none, all but the main one, or all' }),
@@ -79,7 +78,7 @@ const agentDefaults = z.strictObject({
         .meta({ description: 'time to look at a finished child before it is archived; 0 is never', notYet: true }),
       allowAgents: AllowAgents.optional().meta({ description: 'other agents an agent may spawn; without it only itself, `["*"]` is any' }),
       maxSpawnDepth: z.int().min(1).max(5).default(1).meta({ description: 'children do not spawn children unless someone wants trees' }),
-      maxConcurrent: z.int().min(1).default(8).meta({ description: 'children at once, so that they cannot crowd out chats', notYet: true }),
+      maxConcurrent: z.int().min(1).default(8).meta({ description: 'children at once, so that they cannot crowd out chats' }),
     })
     .prefault({}),
 });
@@ -202,8 +201,7 @@ export const Config = z.strictObject({
         .default('full')
         .meta({ description: 'an acknowledged message survives a power cut; "normal" survives a crash and is faster' }),
     })
-    .prefault({})
-    .meta({ notYet: true }),
+    .prefault({}),
 });
 
 export type Config = z.infer<typeof Config>;

@@ -158,7 +158,7 @@ export type Binding = z.infer<typeof Binding>;
 
 export const Classification = z.strictObject({
   channels: byName(Level).default({}).meta({ description: 'level of what comes from a channel and may go to it; unlisted is PUBLIC' }),
-  tools: byName(Level).default({}).meta({ description: 'level of what a tool returns; unlisted is PUBLIC', notYet: true }),
+  tools: byName(Level).default({}).meta({ description: 'level of what a tool returns; unlisted is PUBLIC' }),
 });
 
 export const PolicyRule = z

@@ -42,7 +42,7 @@ describe('the package', () => {
     up.child.kill('SIGINT');
     expect(await up.finished).toMatchObject({ status: 0, stderr: '' });
 
-    const program = `import { loadConfig, createGateway } from 'interlane'; console.log(typeof loadConfig, typeof createGateway);`;
+    const program = `import { loadConfig, startGateway } from 'interlane'; console.log(typeof loadConfig, typeof startGateway);`;
     const used = await start(join(dirname(process.execPath), 'node'), ['--input-type=module', '-e', program], { cwd: home }).finished;
     expect(used).toMatchObject({ status: 0, stdout: 'function function\n' });
   });

@@ -1,0 +1,189 @@
+// What is measured in a process of its own: memory that nothing else has touched, and gateways that are killed.
+import { spawn } from 'node:child_process';
+import { performance } from 'node:perf_hooks';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { loadParty } from '../src/engine/policy.ts';
+import { sessionByKey } from '../src/engine/sessions.ts';
+import type { Gateway } from '../src/gateway.ts';
+import { compileWorld, type Party } from '../src/rules/decide.ts';
+import { Script } from '../src/runtime/scripted.ts';
+import type { ReadQuery } from '../src/store/contract.ts';
+import type { SessionRow } from '../src/store/rows.ts';
+import type { Tool, ToolContext } from '../src/tools/define.ts';
+import { sessionsHistory } from '../src/tools/sessions-history.ts';
+import { sessionsList } from '../src/tools/sessions-list.ts';
+import { callerKey, chatKey, longKey, longSessions, longTranscript, rareCallerKey, startOfTime } from './data.ts';
+import { pageMs, rate } from './measure.ts';
+import { acceptance, configOf, start, type Setting } from './setting.ts';
+
+export interface Page {
+  name: string;
+  /** Rows of the last page. */
+  rows: number;
+  ms: number;
+}
+
+export interface PagesReport {
+  readyMs: number;
+  pages: Page[];
+  memory: number;
+}
+
+interface Child<R> {
+  /** What it reported. */
+  report: R;
+  /** SIGKILL, and wait until it is gone. */
+  kill(): Promise<void>;
+}
+
+/** Starts `bench/run.ts` as a child that does one thing and reports it. It stays until it is killed. */
+export async function inChild<R>(role: string, ...args: string[]): Promise<Child<R>> {
+  const run = fileURLToPath(new URL('run.ts', import.meta.url));
+  const child = spawn(process.execPath, ['--expose-gc', run, '--child', role, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const stop = () => void child.kill('SIGKILL');
+  process.once('exit', stop);
+  const gone = new Promise<void>((resolve) => void child.once('exit', () => resolve()));
+  void gone.then(() => process.off('exit', stop));
+  for await (const line of createInterface({ input: child.stdout })) {
+    return {
+      report: JSON.parse(line) as R,
+      kill() {
+        stop();
+        return gone;
+      },
+    };
+  }
+  throw new Error(`bench child "${role}" ended without a report`);
+}
+
+export async function runChild([role, directory = '', ...args]: string[]): Promise<void> {
+  const report =
+    role === 'fill'
+      ? await fill(directory, args[0]!)
+      : role === 'recover'
+        ? await recover(directory)
+        : await pages(directory, Number(args[0]));
+  process.stdout.write(`${JSON.stringify(report)}\n`);
+  setInterval(() => {}, 1_000_000);
+}
+
+/** Accepts 10,000 inputs, with turns under way that will never end. */
+async function fill(directory: string, lanes: string): Promise<{ perSecond: number }> {
+  const script = Script.parse([{ steps: [{ sleepMs: 1_000_000_000 }] }]);
+  const gateway = await start(directory, 8, {}, { script });
+  const perSecond = await rate(10_000, 16, (n) =>
+    gateway.engine.accept(acceptance(chatKey(lanes === 'one' ? 0 : n), n, 'What is on the list for today, and who asked for it?')),
+  );
+  return { perSecond };
+}
+
+async function recover(directory: string): Promise<{ readyMs: number }> {
+  const config = configOf();
+  const { startGateway } = await import('../src/gateway.ts');
+  const started = performance.now();
+  await startGateway(config, { stateDir: directory, script: Script.parse([{ steps: [{ sleepMs: 1_000_000_000 }] }]) });
+  return { readyMs: performance.now() - started };
+}
+
+const scenarios: {
+  name: string;
+  tool: Tool;
+  setting: Setting;
+  args(random: (below: number) => number, sessions: number): Record<string, unknown>;
+  caller?: string;
+}[] = [
+  { name: 'sessions_list, visibility self', tool: sessionsList, setting: { visibility: 'self' }, args: () => ({}) },
+  { name: 'sessions_list, tree', tool: sessionsList, setting: { visibility: 'tree' }, args: anyPage },
+  { name: 'sessions_list, agent', tool: sessionsList, setting: { visibility: 'agent' }, args: anyPage },
+  { name: 'sessions_list, all, newest page', tool: sessionsList, setting: {}, args: () => ({}) },
+  { name: 'sessions_list, all, any page', tool: sessionsList, setting: {}, args: anyPage },
+  {
+    name: 'sessions_list, all, kinds: group',
+    tool: sessionsList,
+    setting: {},
+    args: (...from) => ({ ...anyPage(...from), kinds: ['group'] }),
+  },
+  { name: 'sessions_list, all, a kind that 10 have', tool: sessionsList, setting: {}, args: () => ({ kinds: ['cron'] }) },
+  {
+    name: 'sessions_list, tree, a kind that 10 have',
+    tool: sessionsList,
+    setting: { visibility: 'tree' },
+    args: () => ({ kinds: ['hook'] }),
+  },
+  { name: 'sessions_list, all, 20 of 40 agents allowed', tool: sessionsList, setting: { allow: ['a*'] }, args: anyPage },
+  {
+    name: 'sessions_list, all, allowed agents have 11',
+    tool: sessionsList,
+    setting: { allow: ['rare*'] },
+    caller: rareCallerKey,
+    args: () => ({}),
+  },
+  {
+    name: 'sessions_list, agent, active last 10 minutes',
+    tool: sessionsList,
+    setting: { visibility: 'agent' },
+    args: () => ({ activeMinutes: 10 }),
+  },
+  {
+    name: 'sessions_list, all, one message each',
+    tool: sessionsList,
+    setting: {},
+    args: (...from) => ({ ...anyPage(...from), messageLimit: 1 }),
+  },
+  {
+    name: 'sessions_history, newest page',
+    tool: sessionsHistory,
+    setting: {},
+    args: (random) => ({ sessionKey: longKey(random(longSessions)) }),
+  },
+  {
+    name: 'sessions_history, any page',
+    tool: sessionsHistory,
+    setting: {},
+    args: (random) => ({ sessionKey: longKey(random(longSessions)), cursor: (60 + random(longTranscript - 60)).toString(36) }),
+  },
+];
+
+/** From anywhere in the list that has a full page after it, at least for those who see much of it. */
+function anyPage(random: (below: number) => number, sessions: number): Record<string, unknown> {
+  return { cursor: Math.floor(sessions * 0.2 + random(sessions * 0.8)).toString(36) };
+}
+
+/** Every kind of page, as a tool gives it to a model: read, cut to the caller's scope, every row shown. */
+async function pages(directory: string, sessions: number): Promise<PagesReport> {
+  const started = performance.now();
+  const gateway = await start(directory, 8);
+  const readyMs = performance.now() - started;
+  let state = 1;
+  const random = (below: number) => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return Math.floor((state / 2 ** 32) * below);
+  };
+  const measured: Page[] = [];
+  for (const { name, tool, setting, args, caller = callerKey } of scenarios) {
+    const context = await contextOf(gateway, setting, caller, startOfTime + sessions * 1_000);
+    let rows = 0;
+    const ms = await pageMs(200, async () => {
+      const outcome = await tool.run(context, args(random, sessions));
+      const { value } = outcome as { value: { sessions?: unknown[]; messages?: unknown[] } };
+      JSON.stringify(value);
+      rows = (value.sessions ?? value.messages)!.length;
+    });
+    measured.push({ name, rows, ms });
+  }
+  globalThis.gc!();
+  return { readyMs, pages: measured, memory: process.memoryUsage.rss() };
+}
+
+async function contextOf(gateway: Gateway, setting: Setting, key: string, now: number): Promise<ToolContext> {
+  const world = compileWorld(configOf(setting));
+  const caller: ReadQuery<object, { session: SessionRow; caller: Party }> = {
+    name: 'caller',
+    *body(t) {
+      const session = (yield* sessionByKey(t, key))!;
+      return { session, caller: yield* loadParty(t, world, session) };
+    },
+  };
+  return { store: gateway.store, engine: gateway.engine, world, now, ...(await gateway.store.read(caller, {})) } as ToolContext;
+}

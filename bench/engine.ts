@@ -1,0 +1,277 @@
+// The engine on a real disk, beside the raw limits of the same disk in the same run.
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { availableParallelism, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { performance } from 'node:perf_hooks';
+import { openDatabase } from '../src/store/sqlite/database.ts';
+import { databaseName } from '../src/store/sqlite/open.ts';
+import { Search } from '../src/store/sqlite/search.ts';
+import { inChild, type PagesReport } from './child.ts';
+import { chatKey, copyState, longKey, longSessions, makeChats, makeState, startOfTime, writeText } from './data.ts';
+import { median, percent, progress, rate, table, whole } from './measure.ts';
+import { grouped, record, replay, type Written } from './raw.ts';
+import { acceptance, start } from './setting.ts';
+
+const rounds = 3;
+const chats = 10_000;
+
+interface Line {
+  name: string;
+  measured: string;
+  beside: string;
+  target?: string;
+  reached?: boolean;
+}
+
+export async function benchEngine({ full }: { full: boolean }): Promise<void> {
+  const directory = mkdtempSync(join(tmpdir(), 'interlane-bench-'));
+  const clean = () => rmSync(directory, { recursive: true, force: true });
+  const stop = () => process.exit(130);
+  process.once('exit', clean);
+  process.once('SIGINT', stop);
+  process.once('SIGTERM', stop);
+  const started = performance.now();
+  try {
+    const base = join(directory, 'base');
+    progress('engine: making chats');
+    makeChats(base, chats);
+    const lines: Line[] = [];
+    const show = (title: string, text: string) => process.stdout.write(`\n${title}\n\n${text}`);
+    for (const size of [300, 4_000]) lines.push(await appends(directory, base, size));
+    lines.push(...(await runs(directory, base)));
+    lines.push(...(await recovery(directory, base)));
+    for (const size of [300, 4_000]) lines.push(indexing(directory, size));
+    const sizes = full ? [1_000, 100_000, 1_000_000] : [1_000, 100_000];
+    const { rows, memory } = await pages(directory, sizes);
+    lines.push(...memory);
+    show(`engine, node ${process.version}, ${availableParallelism()} cores, median of ${rounds}`, drawLines(lines));
+    show(
+      'a page of 50 rows, median milliseconds',
+      table(['', 'rows', ...sizes.map(whole), `${whole(sizes.at(-1)!)} ÷ 1,000`, 'at most 2 ×'], rows),
+    );
+    process.stdout.write(`\n${full ? 'full' : 'without --full'}, ${whole((performance.now() - started) / 1_000)} s\n`);
+  } finally {
+    clean();
+    process.off('exit', clean);
+    process.off('SIGINT', stop);
+    process.off('SIGTERM', stop);
+  }
+}
+
+function drawLines(lines: Line[]): string {
+  const rows = lines.map(({ name, measured, beside, target = '', reached }) => [
+    name,
+    measured,
+    beside,
+    target,
+    reached === undefined ? '' : reached ? 'reached' : 'NOT REACHED',
+  ]);
+  return table(['', 'measured', 'beside', 'target', ''], rows);
+}
+
+let copies = 0;
+/** A fresh copy of a state directory, removed after use. */
+async function onCopy<R>(directory: string, base: string, work: (stateDir: string) => Promise<R> | R): Promise<R> {
+  const stateDir = join(directory, `copy-${copies++}`);
+  copyState(base, stateDir);
+  try {
+    return await work(stateDir);
+  } finally {
+    rmSync(stateDir, { recursive: true, force: true });
+  }
+}
+
+async function appends(directory: string, base: string, size: number): Promise<Line> {
+  progress(`engine: appends of ${size} characters`);
+  const count = 12_800;
+  const texts = Array.from({ length: 64 }, (_, n) => writeText(size, n));
+  const append = (n: number) => acceptance(chatKey(n % chats), n, texts[n % texts.length]!);
+  const written = await onCopy(directory, base, async (stateDir) => {
+    const gateway = await start(stateDir, 0, { durability: 'normal' });
+    const all = await record(count, (n) => gateway.engine.accept(append(n)));
+    await gateway.close();
+    return all;
+  });
+  const commits = grouped(written, 16);
+  const [raw, engine]: [number[], number[]] = [[], []];
+  for (let round = 0; round < rounds; round++) {
+    raw.push(await onCopy(directory, base, (stateDir) => replay(stateDir, commits) * 16));
+    engine.push(
+      await onCopy(directory, base, async (stateDir) => {
+        const gateway = await start(stateDir, 0);
+        const perSecond = await rate(count, 16, (n) => gateway.engine.accept(append(n)));
+        await gateway.close();
+        return perSecond;
+      }),
+    );
+  }
+  const share = median(engine) / median(raw);
+  return {
+    name: `durable appends, ${size === 300 ? '300 bytes' : '4 kB'}, 16 at once`,
+    measured: `${whole(median(engine))} /s`,
+    beside: `${percent(share)} of raw ${whole(median(raw))} /s`,
+    target: '≥ 25 %',
+    reached: share >= 0.25,
+  };
+}
+
+async function runs(directory: string, base: string): Promise<Line[]> {
+  const lines: Line[] = [];
+  const text = writeText(300, 1);
+  progress('engine: the rows of a run');
+  const written: Written[] = await onCopy(directory, base, async (stateDir) => {
+    const gateway = await start(stateDir, 1, { durability: 'normal' });
+    const all = await record(4_800, async (n) => {
+      const { runId } = await gateway.engine.accept(acceptance(chatKey(n), n, text));
+      await gateway.engine.wait(runId, 60_000);
+    });
+    await gateway.close();
+    return all;
+  });
+  const commits = grouped(written, 16);
+  const raw: number[] = [];
+  const cases = [
+    { name: '1 in flight', inFlight: 1, count: 1_600, key: chatKey, engine: [] as number[] },
+    { name: '16 in flight', inFlight: 16, count: 4_800, key: chatKey, engine: [] as number[] },
+    { name: '256 in flight', inFlight: 256, count: 4_800, key: chatKey, engine: [] as number[] },
+    {
+      name: '16 in flight, 400 entries before each',
+      inFlight: 16,
+      count: 1_600,
+      key: (n: number) => longKey(n % longSessions),
+      engine: [] as number[],
+    },
+  ];
+  for (let round = 0; round < rounds; round++) {
+    progress(`engine: runs, round ${round + 1} of ${rounds}`);
+    raw.push(await onCopy(directory, base, (stateDir) => replay(stateDir, commits)));
+    for (const one of cases)
+      one.engine.push(
+        await onCopy(directory, base, async (stateDir) => {
+          const gateway = await start(stateDir, one.inFlight);
+          const perSecond = await rate(one.count, one.inFlight, async (n) => {
+            const { runId } = await gateway.engine.accept(acceptance(one.key(n), n, text));
+            const { state } = await gateway.engine.wait(runId, 60_000);
+            if (state !== 'ok') throw new Error(`a run ended ${state}`);
+          });
+          await gateway.close();
+          return perSecond;
+        }),
+      );
+  }
+  const limit = median(raw) * 16;
+  const most = (commits.length * 16) / written.length;
+  lines.push({
+    name: 'raw commits, the rows of 16 runs in each',
+    measured: `${whole(median(raw))} /s`,
+    beside: `${most} commits for each 16 runs`,
+  });
+  for (const { name, inFlight, engine } of cases) {
+    const perSecond = median(engine);
+    const share = perSecond / limit;
+    lines.push({
+      name: `complete runs, ${name}`,
+      measured: `${whole(perSecond)} /s`,
+      beside: `${percent(share)} of raw commits × 16 = ${whole(limit)} /s`,
+      ...(name === `${inFlight} in flight` && inFlight === 16 ? { target: '≥ 15 %', reached: share >= 0.15 } : {}),
+    });
+  }
+  return lines;
+}
+
+async function recovery(directory: string, base: string): Promise<Line[]> {
+  const lines: Line[] = [];
+  for (const lanes of ['one', 'many']) {
+    const where = lanes === 'one' ? 'one session' : '10,000 sessions';
+    progress(`engine: recovery with 10,000 queued runs in ${where}`);
+    await onCopy(directory, base, async (stateDir) => {
+      const filler = await inChild<{ perSecond: number }>('fill', stateDir, lanes);
+      await filler.kill();
+      const taken: number[] = [];
+      for (let round = 0; round < rounds; round++) {
+        const again = await inChild<{ readyMs: number }>('recover', stateDir);
+        taken.push(again.report.readyMs);
+        await again.kill();
+      }
+      lines.push({
+        name: `ready after SIGKILL, 10,000 queued in ${where}`,
+        measured: `${whole(median(taken))} ms`,
+        beside: `accepted at ${whole(filler.report.perSecond)} /s, 16 at once`,
+        target: '< 1 s',
+        reached: median(taken) < 1_000,
+      });
+    });
+  }
+  return lines;
+}
+
+function indexing(directory: string, size: number): Line {
+  progress(`engine: search indexing of ${size} characters`);
+  const count = size === 300 ? 20_000 : 4_000;
+  const stateDir = join(directory, `search-${size}`);
+  mkdirSync(stateDir);
+  makeState(stateDir, 1_000);
+  const search = new Search(stateDir);
+  while (search.indexNext().more);
+  const connection = openDatabase(join(stateDir, databaseName), { durability: 'normal' });
+  const { database } = connection;
+  database.exec('BEGIN');
+  const entry = database.prepare(`INSERT INTO entries (session_pk, seq, id, role, taint, text, at) VALUES (?, ?, ?, 'user', 0, ?, ?)`);
+  const feed = database.prepare(`INSERT INTO feed (session_pk, kind, ref_pk, level, at) VALUES (?, 'entry', ?, 0, ?)`);
+  for (let n = 0; n < count; n++) {
+    const session = 100 + (n % 900);
+    const { lastInsertRowid } = entry.run(session, 3 + Math.floor(n / 900), `new-${n}`, writeText(size, n), startOfTime);
+    feed.run(session, lastInsertRowid, startOfTime);
+  }
+  database.exec('COMMIT');
+  connection.close();
+  const started = performance.now();
+  while (search.indexNext().more);
+  const seconds = (performance.now() - started) / 1_000;
+  search.close();
+  return {
+    name: `search index, entries of ${size === 300 ? '300 bytes' : '4 kB'}`,
+    measured: `${whole(count / seconds)} /s`,
+    beside: `${whole(count)} entries behind, caught up in ${seconds.toFixed(1)} s`,
+  };
+}
+
+async function pages(directory: string, sizes: number[]): Promise<{ rows: string[][]; memory: Line[] }> {
+  const reports: PagesReport[] = [];
+  for (const sessions of sizes) {
+    progress(`engine: making ${whole(sessions)} sessions`);
+    const stateDir = join(directory, `sessions-${sessions}`);
+    makeState(stateDir, sessions);
+    progress(`engine: pages of ${whole(sessions)} sessions`);
+    const child = await inChild<PagesReport>('pages', stateDir, String(sessions));
+    reports.push(child.report);
+    await child.kill();
+    rmSync(stateDir, { recursive: true, force: true });
+  }
+  const [small, large] = [reports[0]!, reports.at(-1)!];
+  const rows = large.pages.map(({ name, rows, ms }, n) => {
+    const times = reports.map((report) => report.pages[n]!.ms.toFixed(2));
+    const ratio = ms / small.pages[n]!.ms;
+    return [name, String(rows), ...times, `${ratio.toFixed(1)} ×`, ratio <= 2 ? 'reached' : 'NOT REACHED'];
+  });
+  const megabytes = (bytes: number) => (bytes / 2 ** 20).toFixed(1);
+  const more = large.memory - small.memory;
+  const at = whole(sizes.at(-1)!);
+  return {
+    rows,
+    memory: [
+      {
+        name: `resident memory after all pages, ${at} sessions`,
+        measured: `${megabytes(large.memory)} MB`,
+        beside: `${megabytes(more)} MB above 1,000 sessions`,
+        target: '≤ 20 MB',
+        reached: more <= 20 * 2 ** 20,
+      },
+      {
+        name: `ready, nothing queued, ${at} sessions`,
+        measured: `${whole(large.readyMs)} ms`,
+        beside: `${whole(small.readyMs)} ms with 1,000 sessions`,
+      },
+    ],
+  };
+}

@@ -1,0 +1,469 @@
+// The engine: keeps lanes moving. Claims runs for free slots, hands them to a runner, wakes what is due, answers who waits.
+import { InterlaneError, reasonOf } from '../errors.ts';
+import type { FeedEvent } from '../protocol/event.ts';
+import { isTerminal, runClasses, type RunClass, type RunView } from '../protocol/run.ts';
+import type { World } from '../rules/decide.ts';
+import type { ReadQuery, Store } from '../store/contract.ts';
+import type { CallRow, EntryRow, RunRow, SessionRow } from '../store/rows.ts';
+import { messageOf, type EntryBody } from '../store/views.ts';
+import { accept, type Accepted, type AcceptArgs } from './accept.ts';
+import type { Ending } from './end.ts';
+import type { EngineCommand } from './feed.ts';
+import type { PendingCall, PromptMessage, Runner, Turn } from './runner.ts';
+import {
+  absorbSteer,
+  abortRun,
+  claimRuns,
+  finishCall,
+  finishRun,
+  parkRun,
+  persistStep,
+  recoverRuns,
+  releaseRun,
+  startCall,
+  suspectCrashes,
+  sweepWaits,
+  type Claim,
+} from './runs.ts';
+import { sendToSession, type SendArgs, type Sent } from './send.ts';
+import { closeSession, ensureSession, resetSession, type NewSession } from './sessions.ts';
+
+/** Time and chance come from outside, so that tests can make them up. */
+export interface Clock {
+  /** Wall time in milliseconds. */
+  now(): number;
+  /** Milliseconds that only go forward. */
+  elapsed(): number;
+  /** Returns the undo. */
+  after(ms: number, work: () => void): () => void;
+}
+
+export interface EngineParts {
+  store: Store<FeedEvent>;
+  clock: Clock;
+  newId(): string;
+  runner(agentId: string): Runner;
+  caps: Record<RunClass, number>;
+  host: { bootId: string; pid: number; name: string };
+  /** Told what an operator should know. */
+  warn(message: string): void;
+  /** Text as it is made; ephemeral. */
+  onDelta?(delta: { runId: string; sessionKey: string; text: string }): void;
+}
+
+interface Live {
+  claim: Claim;
+  controller: AbortController;
+  startedAt: number;
+  done: Promise<void>;
+  /** What the turn has said since its last step; kept if it is aborted. */
+  said: string;
+}
+
+class Stopped {
+  readonly why: 'abort' | 'timeout' | 'shutdown';
+  readonly reason: string;
+  constructor(why: 'abort' | 'timeout' | 'shutdown', reason: string) {
+    this.why = why;
+    this.reason = reason;
+  }
+}
+
+/** Timers are set again at least this often, so that a clock that jumps is noticed. */
+const longestSleepMs = 5_000;
+
+export class Engine {
+  private readonly parts: EngineParts;
+  readonly caps: Record<RunClass, number>;
+  private readonly ending: Ending;
+  private readonly commands: ReturnType<typeof makeCommands>;
+  private readonly live = new Map<number, Live>();
+  private readonly waiters = new Map<string, Set<() => void>>();
+  private owner = 0;
+  private running = false;
+  private pumping = false;
+  private pumpAgain = false;
+  private undoCommit: () => void = () => {};
+  private cancelSweep: () => void = () => {};
+
+  constructor(parts: EngineParts, world: World) {
+    this.parts = parts;
+    this.caps = parts.caps;
+    this.ending = { world, flowFailed: (id, error) => parts.warn(`exchange ${id} failed and was ended: ${reasonOf(error)}`) };
+    this.commands = makeCommands(this.ending);
+  }
+
+  get world(): World {
+    return this.ending.world;
+  }
+
+  /** The caller holds the state's lock, so every run that still says "running" belongs to a gateway that is dead. */
+  async start(mains: { key: string; made: Omit<NewSession, 'id'> }[]): Promise<void> {
+    const { store, clock, host, newId } = this.parts;
+    this.owner = await store.write(registerInstance, { ...host, now: clock.now() }, { urgent: true });
+    while ((await store.write(this.commands.recover, { owner: this.owner, now: clock.now() }, { urgent: true })) > 0);
+    for (const { key, made } of mains) await store.write(ensureSession, { key, made: { ...made, id: newId() }, now: clock.now() });
+    this.undoCommit = store.onCommit((events) => this.heard(events));
+    this.running = true;
+    this.pump();
+    this.sweep();
+  }
+
+  /** Stops taking work, lets live turns finish for a while, and hands the rest back to the queue. */
+  async close(graceMs: number): Promise<void> {
+    this.running = false;
+    this.cancelSweep();
+    const turns = [...this.live.values()];
+    const cancel = this.parts.clock.after(graceMs, () => {
+      for (const { controller } of turns) controller.abort(new Stopped('shutdown', 'the gateway is stopping'));
+    });
+    await Promise.all(turns.map((turn) => turn.done));
+    cancel();
+    this.undoCommit();
+  }
+
+  accept(args: AcceptArgs): Promise<Accepted> {
+    return this.stopAfter(this.parts.store.write(this.commands.accept, args, { bytes: args.text.length }));
+  }
+
+  abort(runId: string, reason: string): Promise<{ aborted: boolean; stopping: number[] }> {
+    return this.stopAfter(this.parts.store.write(this.commands.abort, { runId, reason, now: this.parts.clock.now() }, { urgent: true }));
+  }
+
+  reset(key: string): Promise<{ session: SessionRow; stopping: number[] }> {
+    return this.stopAfter(this.parts.store.write(this.commands.reset, { key, id: this.parts.newId(), now: this.parts.clock.now() }));
+  }
+
+  closeSession(key: string, to: 'archived' | 'deleted', force: boolean): Promise<{ stopping: number[] }> {
+    return this.stopAfter(this.parts.store.write(this.commands.closeSession, { key, to, force, now: this.parts.clock.now() }));
+  }
+
+  send(args: SendArgs): Promise<Sent> {
+    return this.parts.store.write(this.commands.send, args, { bytes: args.text.length });
+  }
+
+  /** The run's end, or what it is doing when the time is over. For any number of callers, before, during and after. */
+  async wait(runId: string, timeoutMs: number, signal?: AbortSignal): Promise<RunView> {
+    const read = async () => {
+      const view = await this.parts.store.read(runView, { runId });
+      if (!view) throw new InterlaneError('RUN_NOT_FOUND', `run ${JSON.stringify(runId.slice(0, 100))} does not exist`);
+      return view;
+    };
+    let wake: () => void = () => {};
+    const woken = new Promise<void>((resolve) => (wake = resolve));
+    // Listening starts before the first look, so that an end in between is not missed. Ends of merged runs wake by their own id.
+    const undo = this.listen(runId, wake);
+    signal?.addEventListener('abort', wake);
+    let cancel = () => {};
+    try {
+      let view = await read();
+      let undoTarget = () => {};
+      if (!isTerminal(view.state)) {
+        if (view.runId !== runId) undoTarget = this.listen(view.runId, wake);
+        view = await read();
+        if (!isTerminal(view.state) && timeoutMs > 0 && !signal?.aborted) {
+          cancel = this.parts.clock.after(timeoutMs, wake);
+          await woken;
+          view = await read();
+          // An absorbed run ends before the run that took it in.
+          if (!isTerminal(view.state) && view.runId !== runId) return await this.wait(view.runId, timeoutMs, signal);
+        }
+        undoTarget();
+      }
+      return { ...view, runId };
+    } finally {
+      undo();
+      cancel();
+      signal?.removeEventListener('abort', wake);
+    }
+  }
+
+  private listen(runId: string, wake: () => void): () => void {
+    const set = this.waiters.get(runId) ?? new Set();
+    this.waiters.set(runId, set.add(wake));
+    return () => {
+      set.delete(wake);
+      if (set.size === 0) this.waiters.delete(runId);
+    };
+  }
+
+  private heard(events: FeedEvent[]): void {
+    let work = false;
+    for (const event of events) {
+      if (event.kind !== 'run') continue;
+      work = true;
+      if (isTerminal(event.state)) for (const wake of this.waiters.get(event.runId) ?? []) wake();
+    }
+    if (work) this.pump();
+    if (events.some((event) => event.kind === 'run' && event.state === 'waiting')) this.sweep();
+  }
+
+  private async stopAfter<R extends { stopping: number[] }>(written: Promise<R>): Promise<R> {
+    const result = await written;
+    for (const pk of result.stopping) this.live.get(pk)?.controller.abort(new Stopped('abort', 'aborted'));
+    return result;
+  }
+
+  /** One claim at a time; what becomes ready meanwhile is claimed next. */
+  private pump(): void {
+    if (!this.running) return;
+    if (this.pumping) {
+      this.pumpAgain = true;
+      return;
+    }
+    const free = this.freeSlots();
+    if (runClasses.every((runClass) => free[runClass] <= 0)) return;
+    this.pumping = true;
+    const suspectLive = [...this.live.values()].some(({ claim }) => claim.run.crashes >= suspectCrashes);
+    this.parts.store
+      .write(this.commands.claim, { owner: this.owner, free, suspectLive, now: this.parts.clock.now() }, { urgent: true })
+      .then((claims) => {
+        for (const claim of claims) this.begin(claim);
+        if (claims.length > 0) this.pumpAgain = true;
+      })
+      .catch((thrown: unknown) => {
+        if (this.running) this.parts.warn(`runs could not be claimed: ${reasonOf(thrown)}`);
+      })
+      .finally(() => {
+        this.pumping = false;
+        if (this.pumpAgain) {
+          this.pumpAgain = false;
+          this.pump();
+        }
+      });
+  }
+
+  private freeSlots(): Record<RunClass, number> {
+    const free = { ...this.parts.caps };
+    for (const { claim } of this.live.values()) free[claim.run.class]--;
+    return free;
+  }
+
+  private begin(claim: Claim): void {
+    const controller = new AbortController();
+    const live: Live = { claim, controller, startedAt: this.parts.clock.elapsed(), done: Promise.resolve(), said: '' };
+    this.live.set(claim.runPk, live);
+    live.done = this.takeTurn(live).finally(() => {
+      this.live.delete(claim.runPk);
+      this.pump();
+    });
+  }
+
+  /** A run fails as data: whatever the runner does, exactly one end is written, unless the lease is gone. */
+  private async takeTurn(live: Live): Promise<void> {
+    const { claim, controller } = live;
+    const { run } = claim;
+    const left = run.budget_ms - run.used_ms;
+    const stopClock =
+      run.budget_ms > 0
+        ? this.parts.clock.after(Math.max(0, left), () =>
+            controller.abort(new Stopped('timeout', `the run took longer than ${run.budget_ms} ms`)),
+          )
+        : () => {};
+    const settled = { value: false };
+    try {
+      await this.parts.runner(claim.session.agent).run(this.turn(live, settled));
+      if (!settled.value) throw new Error('the runner stopped without ending the turn');
+    } catch (thrown) {
+      if (!settled.value) await this.settle(live, thrown);
+    } finally {
+      stopClock();
+    }
+  }
+
+  private async settle(live: Live, thrown: unknown): Promise<void> {
+    const { claim, controller } = live;
+    const stopped = controller.signal.aborted && controller.signal.reason instanceof Stopped ? controller.signal.reason : undefined;
+    const common = { runPk: claim.runPk, epoch: claim.epoch, now: this.parts.clock.now(), usedMs: this.used(live) };
+    try {
+      if (thrown instanceof InterlaneError && thrown.code === 'LEASE_LOST') return;
+      if (stopped?.why === 'shutdown') await this.parts.store.write(releaseRun, common, { urgent: true });
+      else if (stopped?.why === 'abort')
+        await this.finish({ ...common, outcome: 'aborted', text: live.said, code: 'ABORTED', error: stopped.reason });
+      else if (stopped?.why === 'timeout')
+        await this.finish({ ...common, outcome: 'timeout', text: live.said, code: 'TIMEOUT', error: stopped.reason });
+      else
+        await this.finish({
+          ...common,
+          outcome: 'error',
+          code: thrown instanceof InterlaneError ? thrown.code : 'RUN_FAILED',
+          error: reasonOf(thrown),
+        });
+    } catch (failed) {
+      // The row still says "running": the next start recovers it.
+      this.parts.warn(`run ${claim.run.id} could not be ended: ${reasonOf(failed)}`);
+    }
+  }
+
+  private finish(end: Parameters<typeof this.commands.finish.body>[1]): Promise<void> {
+    return this.parts.store.write(this.commands.finish, end, { urgent: true, bytes: end.text?.length ?? 0 });
+  }
+
+  private used(live: Live): number {
+    return Math.max(0, Math.round(this.parts.clock.elapsed() - live.startedAt));
+  }
+
+  private turn(live: Live, settled: { value: boolean }): Turn {
+    const { claim, controller } = live;
+    const { store, clock } = this.parts;
+    const lease = { runPk: claim.runPk, epoch: claim.epoch };
+    const { run, session } = claim;
+    const pendingOf = (rows: CallRow[]): PendingCall[] =>
+      rows.map((row) => ({
+        step: row.step,
+        idx: row.idx,
+        tool: row.tool,
+        args: JSON.parse(row.args) as Record<string, unknown>,
+        effect: row.effect,
+        state: row.state,
+        key: `${run.id}/${row.step}/${row.idx}`,
+      }));
+    return {
+      runId: run.id,
+      lease,
+      sessionPk: session.pk,
+      sessionId: session.id,
+      sessionKey: session.key,
+      agentId: session.agent,
+      signal: controller.signal,
+      prompt: (limit) => store.read(promptTail, { sessionPk: session.pk, limit }),
+      pending: async () => pendingOf(await store.read(pendingCalls, { runPk: run.pk })),
+      delta: (text) => {
+        live.said += text;
+        this.parts.onDelta?.({ runId: run.id, sessionKey: session.key, text });
+      },
+      step: async (step) => {
+        const rows = await store.write(persistStep, { ...lease, ...step, now: clock.now() }, { bytes: step.text.length });
+        live.said = '';
+        return pendingOf(rows);
+      },
+      startCall: (call) => store.write(startCall, { ...lease, step: call.step, idx: call.idx }),
+      finishCall: (call, result) =>
+        store.write(finishCall, { ...lease, step: call.step, idx: call.idx, result, now: clock.now() }, { bytes: result.text.length }),
+      steer: async () => ((await store.read(hasSteer, { lane: run.lane })) ? store.write(absorbSteer, { ...lease, now: clock.now() }) : 0),
+      park: async () => {
+        const parked = await store.write(parkRun, { ...lease, usedMs: this.used(live), now: clock.now() }, { urgent: true });
+        settled.value ||= parked;
+        return parked;
+      },
+      end: async ({ text, tokens }) => {
+        controller.signal.throwIfAborted();
+        await this.finish({ ...lease, outcome: 'ok', text, tokens, usedMs: this.used(live), now: clock.now() });
+        settled.value = true;
+      },
+    };
+  }
+
+  /** Looks at what is due, then sleeps until the next thing is. */
+  private sweep(): void {
+    if (!this.running) return;
+    this.cancelSweep();
+    const { store, clock } = this.parts;
+    const turn = async () => {
+      while ((await store.write(sweepWaits, { now: clock.now() }, { urgent: true })) > 0);
+      const next = await store.read(nextDue, {});
+      if (!this.running) return;
+      if (next.startable !== null && next.startable <= clock.now()) this.pump();
+      const due = Math.min(next.wait ?? Infinity, next.startable !== null && next.startable > clock.now() ? next.startable : Infinity);
+      if (due === Infinity) return;
+      this.cancelSweep();
+      this.cancelSweep = clock.after(Math.min(Math.max(due - clock.now(), 1), longestSleepMs), () => this.sweep());
+    };
+    turn().catch((thrown: unknown) => {
+      if (!this.running) return;
+      this.parts.warn(`waits could not be looked through: ${reasonOf(thrown)}`);
+      this.cancelSweep = clock.after(longestSleepMs, () => this.sweep());
+    });
+  }
+}
+
+function makeCommands(ending: Ending) {
+  return {
+    accept: accept(ending),
+    claim: claimRuns(ending),
+    finish: finishRun(ending),
+    abort: abortRun(ending),
+    recover: recoverRuns(ending),
+    send: sendToSession(ending),
+    reset: resetSession(ending),
+    closeSession: closeSession(ending),
+  };
+}
+
+const registerInstance: EngineCommand<{ bootId: string; name: string; pid: number; now: number }, number> = {
+  name: 'register instance',
+  *body(t, { bootId, name, pid, now }) {
+    return (yield* t.run('INSERT INTO instances (boot_id, host, pid, started_at) VALUES (?,?,?,?)', bootId, name, pid, now)).lastId;
+  },
+};
+
+const pendingCalls: ReadQuery<{ runPk: number }, CallRow[]> = {
+  name: 'pending calls',
+  *body(t, { runPk }) {
+    return yield* t.all<CallRow>(
+      `SELECT * FROM tool_calls WHERE run_pk = ? AND step = (SELECT step FROM runs WHERE pk = ?) AND state != 'done' ORDER BY idx`,
+      runPk,
+      runPk,
+    );
+  },
+};
+
+const hasSteer: ReadQuery<{ lane: string }, boolean> = {
+  name: 'has steer',
+  *body(t, { lane }) {
+    const head = yield* t.one<{ mode: string }>(
+      `SELECT inputs.mode FROM runs JOIN inputs ON inputs.run_pk = runs.pk WHERE runs.lane = ? AND runs.state = 'queued' ORDER BY runs.pk LIMIT 1`,
+      lane,
+    );
+    return head?.mode === 'steer';
+  },
+};
+
+const promptTail: ReadQuery<{ sessionPk: number; limit: number }, PromptMessage[]> = {
+  name: 'prompt',
+  *body(t, { sessionPk, limit }) {
+    const rows = yield* t.all<EntryRow>('SELECT * FROM entries WHERE session_pk = ? ORDER BY seq DESC LIMIT ?', sessionPk, limit);
+    return rows.toReversed().map((row) => {
+      const message: PromptMessage = messageOf(row, undefined);
+      const context = row.body === null ? undefined : (JSON.parse(row.body) as EntryBody).context;
+      return context === undefined ? message : Object.assign(message, { context });
+    });
+  },
+};
+
+const nextDue: ReadQuery<object, { wait: number | null; startable: number | null }> = {
+  name: 'next due',
+  *body(t) {
+    const wait = yield* t.one<{ at: number }>('SELECT due_at AS at FROM waits ORDER BY due_at LIMIT 1');
+    const startable = yield* t.one<{ at: number }>(
+      'SELECT not_before AS at FROM runs WHERE not_before IS NOT NULL AND ready_pos IS NOT NULL ORDER BY not_before LIMIT 1',
+    );
+    return { wait: wait?.at ?? null, startable: startable?.at ?? null };
+  },
+};
+
+/** A run by its id; one that was taken in by another is shown as that other one. */
+const runView: ReadQuery<{ runId: string }, RunView | undefined> = {
+  name: 'run',
+  *body(t, { runId }) {
+    let run = yield* t.one<RunRow>('SELECT * FROM runs WHERE id = ?', runId);
+    while (run && run.merged_into !== null) run = yield* t.one<RunRow>('SELECT * FROM runs WHERE pk = ?', run.merged_into);
+    if (!run) return undefined;
+    const session = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', run.session_pk))!;
+    const view: RunView = {
+      runId: run.id,
+      sessionKey: session.key,
+      sessionId: session.id,
+      state: run.state,
+      class: run.class,
+      queuedAt: run.queued_at,
+    };
+    if (run.started_at !== null) view.startedAt = run.started_at;
+    if (run.ended_at !== null) view.endedAt = run.ended_at;
+    if (run.error !== null) view.error = run.error;
+    if (run.error_code !== null) view.errorCode = run.error_code;
+    if (run.reply_seq !== null)
+      view.reply = (yield* t.one<EntryRow>('SELECT * FROM entries WHERE session_pk = ? AND seq = ?', session.pk, run.reply_seq))!.text;
+    return view;
+  },
+};

@@ -1,0 +1,72 @@
+// Rows → the policy door: what a command asks, about the rows it has just read in its own transaction.
+import type { SessionFacts } from '../protocol/session.ts';
+import type { DeliveryContext } from '../protocol/session.ts';
+import { decide, partyOf, type Decision, type Party, type World } from '../rules/decide.ts';
+import { redact } from '../rules/hooks.ts';
+import type { Body, Reading } from '../store/contract.ts';
+import type { SessionRow } from '../store/rows.ts';
+import { levelName } from '../store/views.ts';
+
+export interface SessionSettings {
+  sendPolicy?: 'allow' | 'deny';
+  displayName?: string;
+  channel?: string;
+  model?: string;
+  thinkingLevel?: string;
+  verboseLevel?: string;
+}
+
+export const settingsOf = (session: Pick<SessionRow, 'settings'>) => JSON.parse(session.settings) as SessionSettings;
+export const deliveryOf = (session: Pick<SessionRow, 'delivery'>) =>
+  session.delivery === null ? undefined : (JSON.parse(session.delivery) as DeliveryContext);
+
+function partyOfRow(world: World, session: SessionRow, parentKey: string | undefined): Party {
+  const { sendPolicy, channel } = settingsOf(session);
+  const facts: SessionFacts = {
+    key: session.key,
+    depth: session.depth,
+    taint: levelName(session.taint),
+    existTaint: levelName(session.exist_taint),
+  };
+  if (parentKey !== undefined) facts.spawnedBy = parentKey;
+  if (sendPolicy !== undefined) facts.sendPolicy = sendPolicy;
+  if (channel !== undefined) facts.channel = channel;
+  return partyOf(world, facts);
+}
+
+export function* loadParty(t: Reading, world: World, session: SessionRow): Body<Party> {
+  const parent =
+    session.parent_pk === null ? undefined : yield* t.one<{ key: string }>('SELECT key FROM sessions WHERE pk = ?', session.parent_pk);
+  return partyOfRow(world, session, parent?.key);
+}
+
+/** May this text pass from one session to another, and what of it. Undefined when it may not. */
+export function* passText(
+  t: Reading,
+  world: World,
+  action: 'send' | 'reply',
+  from: SessionRow,
+  to: SessionRow,
+  text: string,
+): Body<{ decision: Decision; text: string | undefined }> {
+  const caller = yield* loadParty(t, world, from);
+  const target = yield* loadParty(t, world, to);
+  return passed(decide({ action, caller, target, text }, world), text);
+}
+
+/** May this text leave a session for a channel, and what of it. */
+export function* passOut(
+  t: Reading,
+  world: World,
+  from: SessionRow,
+  channel: string,
+  text: string,
+): Body<{ decision: Decision; text: string | undefined }> {
+  const caller = yield* loadParty(t, world, from);
+  return passed(decide({ action: 'deliver', caller, channel, text }, world), text);
+}
+
+function passed(decision: Decision, text: string) {
+  if (decision.effect === 'BLOCK') return { decision, text: undefined };
+  return { decision, text: decision.effect === 'REDACT' ? redact(text, decision.redactions) : text };
+}

@@ -1,0 +1,167 @@
+// Sessions as rows: opening one, finding one, and ending a life of one.
+import { InterlaneError } from '../errors.ts';
+import type { DeliveryContext } from '../protocol/session.ts';
+import type { Body, Reading } from '../store/contract.ts';
+import type { RunRow, SessionRow } from '../store/rows.ts';
+import { endRun, type Ending } from './end.ts';
+import { noteSession, type EngineCommand, type Tx } from './feed.ts';
+
+export interface NewSession {
+  id: string;
+  agent: string;
+  kind: string;
+  user?: string | undefined;
+  label?: string | undefined;
+}
+
+export function* sessionByKey(t: Reading, key: string): Body<SessionRow | undefined> {
+  return yield* t.one<SessionRow>('SELECT * FROM sessions WHERE key = ? AND current = 1', key);
+}
+
+function* sessionByPk(t: Reading, pk: number): Body<SessionRow> {
+  return (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', pk))!;
+}
+
+export function* openSession(t: Tx, key: string, made: NewSession, now: number): Body<SessionRow> {
+  const last = yield* t.one<{ life: number }>('SELECT life FROM sessions WHERE key = ? ORDER BY life DESC LIMIT 1', key);
+  const { lastId } = yield* t.run(
+    'INSERT INTO sessions (id, key, life, current, agent, kind, label, user, created_at, last_at) VALUES (?,?,?,1,?,?,?,?,?,?)',
+    made.id,
+    key,
+    (last?.life ?? 0) + 1,
+    made.agent,
+    made.kind,
+    made.label ?? null,
+    made.user ?? null,
+    now,
+    now,
+  );
+  const session = yield* sessionByPk(t, lastId);
+  yield* noteSession(t, session, 'created', now);
+  return session;
+}
+
+/** Makes sure that a session exists; for the main sessions of all configured agents, at start. */
+export const ensureSession: EngineCommand<{ key: string; made: NewSession; now: number }, SessionRow> = {
+  name: 'ensure session',
+  *body(t, { key, made, now }) {
+    return (yield* sessionByKey(t, key)) ?? (yield* openSession(t, key, made, now));
+  },
+};
+
+/** Where a session last spoke; set by what comes in from a channel, never by inter-session work. */
+export function* rememberDelivery(t: Tx, session: SessionRow, context: DeliveryContext): Body<void> {
+  const written = JSON.stringify(context);
+  if (session.delivery === written) return;
+  session.delivery = written;
+  yield* t.run('UPDATE sessions SET delivery = ? WHERE pk = ?', written, session.pk);
+}
+
+/**
+ * A new life for a key, in one transaction: the live run is told to stop, what was queued ends with the reason, and the key
+ * points to the new life. The lane is the key, so the new life's first run starts after the old one's live run has ended.
+ */
+export function resetSession(
+  ending: Ending,
+): EngineCommand<{ key: string; id: string; now: number }, { session: SessionRow; stopping: number[] }> {
+  return {
+    name: 'reset session',
+    *body(t, { key, id, now }) {
+      const old = yield* sessionByKey(t, key);
+      if (!old)
+        throw new InterlaneError('SESSION_NOT_FOUND', `session ${JSON.stringify(key)} does not exist, so there is nothing to reset`);
+      // First, so that no flow of the old life can open another turn on it.
+      yield* t.run('UPDATE sessions SET current = 0 WHERE pk = ?', old.pk);
+      const stopping = yield* stopRuns(t, ending, old, 'reset', now);
+      const { lastId } = yield* t.run(
+        `INSERT INTO sessions (id, key, life, current, agent, kind, label, user, parent_pk, depth, exist_taint, level, created_at, last_at, settings, delivery)
+         SELECT ?, key, life + 1, 1, agent, kind, label, user, parent_pk, depth, exist_taint, exist_taint, ?, ?, settings, delivery FROM sessions WHERE pk = ?`,
+        id,
+        now,
+        now,
+        old.pk,
+      );
+      const session = yield* sessionByPk(t, lastId);
+      yield* noteSession(t, session, 'reset', now);
+      return { session, stopping };
+    },
+  };
+}
+
+/** Takes a session out of the lists (archive), or frees its key for good (delete). Refuses while something is open, unless forced. */
+export function closeSession(
+  ending: Ending,
+): EngineCommand<{ key: string; to: 'archived' | 'deleted'; force: boolean; now: number }, { stopping: number[] }> {
+  return {
+    name: 'close session',
+    *body(t, { key, to, force, now }) {
+      const session = yield* sessionByKey(t, key);
+      if (!session) throw new InterlaneError('SESSION_NOT_FOUND', `session ${JSON.stringify(key)} does not exist`);
+      const open = yield* openWork(t, session);
+      if (open && !force)
+        throw new InterlaneError('SESSION_BUSY', `session ${JSON.stringify(key)} has ${open} open; wait for it, or stop it first`);
+      yield* t.run(
+        'UPDATE sessions SET state = ?, current = ?, label = NULL, policy_rev = policy_rev + 1 WHERE pk = ?',
+        to,
+        to === 'deleted' ? 0 : 1,
+        session.pk,
+      );
+      const stopping = yield* stopRuns(t, ending, session, to, now);
+      yield* noteSession(t, session, to, now);
+      return { stopping };
+    },
+  };
+}
+
+function* openWork(t: Tx, session: SessionRow): Body<string | undefined> {
+  const run = yield* t.one(
+    `SELECT 1 FROM runs WHERE lane = ? AND state IN ('running', 'waiting') UNION ALL SELECT 1 FROM runs WHERE lane = ? AND state = 'queued' LIMIT 1`,
+    session.key,
+    session.key,
+  );
+  if (run) return 'a run';
+  const flow = yield* t.one(
+    `SELECT 1 FROM exchanges WHERE end_reason IS NULL AND (tgt_session_pk = ? OR req_session_pk = ?) LIMIT 1`,
+    session.pk,
+    session.pk,
+  );
+  if (flow) return 'an exchange';
+  const delivery = yield* t.one(`SELECT 1 FROM deliveries WHERE session_pk = ? AND state IN ('pending', 'sending') LIMIT 1`, session.pk);
+  return delivery ? 'a delivery' : undefined;
+}
+
+/** Ends what is queued or waiting in a session's lane, and asks a running turn to stop. Returns the runs that were asked. */
+export function* stopRuns(
+  t: Tx,
+  ending: Ending,
+  session: SessionRow,
+  reason: string,
+  now: number,
+  which: 'all' | 'active' = 'all',
+): Body<number[]> {
+  const active = yield* t.all<RunRow>(
+    `SELECT * FROM runs WHERE lane = ? AND state IN ('running', 'waiting') AND session_pk = ?`,
+    session.key,
+    session.pk,
+  );
+  // Last first, so that none of them is promoted on the way.
+  const queued =
+    which === 'active'
+      ? []
+      : yield* t.all<RunRow>(
+          `SELECT * FROM runs WHERE lane = ? AND state = 'queued' AND session_pk = ? ORDER BY pk DESC`,
+          session.key,
+          session.pk,
+        );
+  const runs = [...queued, ...active];
+  const stopping: number[] = [];
+  for (const run of runs) {
+    if (run.state === 'running') {
+      yield* t.run('UPDATE runs SET abort_requested = ? WHERE pk = ?', reason, run.pk);
+      stopping.push(run.pk);
+    } else {
+      yield* endRun(t, ending, run, { outcome: 'aborted', code: 'ABORTED', error: reason, now });
+    }
+  }
+  return stopping;
+}

@@ -1,0 +1,198 @@
+// After each commit its events go to whoever listens, in order; who has missed some reads them from the feed first, without a gap.
+import type { FeedEvent } from '../protocol/event.ts';
+import type { RunState } from '../protocol/run.ts';
+import { InterlaneError } from '../errors.ts';
+import type { ReadQuery, Store } from '../store/contract.ts';
+import type { DeliveryRow, EntryRow, ExchangeRow, RunRow, SessionRow } from '../store/rows.ts';
+import { happened, messageOf } from '../store/views.ts';
+
+interface Subscription {
+  /** Only events this says yes to. Asked for each event, with the level it has now. */
+  wants(event: FeedEvent): boolean;
+  /** Awaited, so that a slow reader is not buffered for: it reads on from the store when it is ready. */
+  deliver(event: FeedEvent): Promise<void> | void;
+  /** The cursor is older than what the feed still holds: start over from what is there. */
+  reset(): void;
+  /** Deliver failed or the store did; the subscription is over. */
+  failed(error: unknown): void;
+}
+
+/** Events handed over in one go; a subscriber that falls further behind reads pages from the store. */
+const pageSize = 200;
+
+export interface Bus {
+  /** From just after `cursor` (or from now on), each event once and in order. Returns the undo. */
+  subscribe(subscription: Subscription, cursor?: number): () => void;
+  close(): void;
+}
+
+export function createBus(store: Store<FeedEvent>): Bus {
+  const readers = new Set<Reader>();
+  const undo = store.onCommit((events) => {
+    for (const reader of readers) reader.offer(events);
+  });
+  return {
+    subscribe(subscription, cursor) {
+      const reader = new Reader(store, subscription, cursor);
+      readers.add(reader);
+      reader.start();
+      return () => {
+        reader.closed = true;
+        readers.delete(reader);
+      };
+    },
+    close() {
+      undo();
+      for (const reader of readers) reader.closed = true;
+      readers.clear();
+    },
+  };
+}
+
+/** A subscriber is a cursor. Live events are taken only when they follow it directly; otherwise the store is read. */
+class Reader {
+  closed = false;
+  private readonly store: Store<FeedEvent>;
+  private readonly subscription: Subscription;
+  private cursor: number | undefined;
+  private live: FeedEvent[] = [];
+  private behind = false;
+  private busy = false;
+
+  constructor(store: Store<FeedEvent>, subscription: Subscription, cursor: number | undefined) {
+    this.store = store;
+    this.subscription = subscription;
+    this.cursor = cursor;
+  }
+
+  start(): void {
+    this.behind = this.cursor !== undefined;
+    if (this.behind) void this.work();
+  }
+
+  offer(events: FeedEvent[]): void {
+    if (this.closed) return;
+    if (this.behind || this.live.length + events.length > pageSize) {
+      // Not kept in memory: what is missing is read from the store after the cursor.
+      this.behind = true;
+      if (this.cursor === undefined) this.cursor = (this.live[0] ?? events[0]!).pos - 1;
+      this.live = [];
+    } else this.live.push(...events);
+    void this.work();
+  }
+
+  private async work(): Promise<void> {
+    if (this.busy) return;
+    this.busy = true;
+    try {
+      while (!this.closed && (this.behind || this.live.length > 0)) {
+        if (this.behind) await this.readPage();
+        else await this.handOver(this.live.splice(0));
+      }
+    } catch (thrown) {
+      if (!this.closed) {
+        this.closed = true;
+        this.subscription.failed(thrown);
+      }
+    } finally {
+      this.busy = false;
+    }
+  }
+
+  private async readPage(): Promise<void> {
+    const page = await this.store.read(feedAfter, { cursor: this.cursor ?? 0, limit: pageSize });
+    if (page.reset) {
+      this.subscription.reset();
+      this.cursor = page.oldest - 1;
+      return;
+    }
+    // Cleared before handing over: what commits meanwhile is offered again, and older than the cursor is dropped below.
+    if (page.events.length < pageSize) this.behind = false;
+    await this.handOver(page.events);
+  }
+
+  private async handOver(events: FeedEvent[]): Promise<void> {
+    for (const event of events) {
+      if (this.closed) return;
+      if (this.cursor !== undefined && event.pos <= this.cursor) continue;
+      this.cursor = event.pos;
+      if (this.subscription.wants(event)) await this.subscription.deliver(event);
+    }
+  }
+}
+
+interface FeedRow {
+  pos: number;
+  session_pk: number;
+  kind: FeedEvent['kind'];
+  ref_pk: number;
+  state: string | null;
+  at: number;
+}
+
+const feedAfter: ReadQuery<{ cursor: number; limit: number }, { events: FeedEvent[]; reset: boolean; oldest: number }> = {
+  name: 'feed',
+  *body(t, { cursor, limit }) {
+    const oldest = (yield* t.one<{ pos: number }>('SELECT pos FROM feed ORDER BY pos LIMIT 1'))?.pos ?? cursor + 1;
+    if (cursor + 1 < oldest && cursor > 0) return { events: [], reset: true, oldest };
+    const rows = yield* t.all<FeedRow>('SELECT * FROM feed WHERE pos > ? ORDER BY pos LIMIT ?', cursor, limit);
+    const events: FeedEvent[] = [];
+    for (const row of rows) {
+      const session = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', row.session_pk))!;
+      const common = happened(session, row.pos, row.at);
+      switch (row.kind) {
+        case 'entry': {
+          const entry = yield* t.one<EntryRow & { run_id: string | null }>(
+            'SELECT entries.*, runs.id AS run_id FROM entries LEFT JOIN runs ON runs.pk = entries.run_pk WHERE entries.pk = ?',
+            row.ref_pk,
+          );
+          if (entry) events.push({ ...common, kind: 'entry', message: messageOf(entry, entry.run_id ?? undefined) });
+          break;
+        }
+        case 'run': {
+          const run = (yield* t.one<RunRow>('SELECT * FROM runs WHERE pk = ?', row.ref_pk))!;
+          const state = row.state as RunState;
+          events.push({
+            ...common,
+            kind: 'run',
+            runId: run.id,
+            state,
+            ...(run.error !== null && run.state === state ? { error: run.error } : {}),
+          });
+          break;
+        }
+        case 'session':
+          events.push({ ...common, kind: 'session', change: row.state as 'changed' });
+          break;
+        case 'exchange': {
+          const exchange = (yield* t.one<ExchangeRow>('SELECT * FROM exchanges WHERE pk = ?', row.ref_pk))!;
+          events.push({
+            ...common,
+            kind: 'exchange',
+            exchangeId: exchange.id,
+            state: row.state!,
+            turn: exchange.turn,
+            ...(exchange.end_reason !== null && exchange.state === row.state ? { reason: exchange.end_reason } : {}),
+          });
+          break;
+        }
+        case 'delivery': {
+          const delivery = (yield* t.one<DeliveryRow>('SELECT * FROM deliveries WHERE pk = ?', row.ref_pk))!;
+          events.push({
+            ...common,
+            kind: 'delivery',
+            deliveryId: delivery.id,
+            state: row.state!,
+            channel: delivery.channel,
+            recipient: delivery.recipient,
+            ...(delivery.error !== null && delivery.state === row.state ? { error: delivery.error } : {}),
+          });
+          break;
+        }
+        default:
+          throw new InterlaneError('INTERNAL', `feed holds an unknown kind ${JSON.stringify(row.kind)}`);
+      }
+    }
+    return { events, reset: false, oldest };
+  },
+};

@@ -1,0 +1,27 @@
+// A run as everyone sees it: one turn of a session, from an accepted input to one end.
+export type RunState = 'queued' | 'running' | 'waiting' | RunOutcome;
+export type RunOutcome = 'ok' | 'error' | 'timeout' | 'aborted';
+
+export const runClasses = ['main', 'nested', 'subagent', 'cron'] as const;
+export type RunClass = (typeof runClasses)[number];
+
+export const queueModes = ['followup', 'collect', 'steer', 'interrupt'] as const;
+export type QueueMode = (typeof queueModes)[number];
+
+export interface RunView {
+  runId: string;
+  sessionKey: string;
+  sessionId: string;
+  state: RunState;
+  class: RunClass;
+  reply?: string;
+  error?: string;
+  errorCode?: string;
+  queuedAt: number;
+  startedAt?: number;
+  endedAt?: number;
+}
+
+export function isTerminal(state: RunState): state is RunOutcome {
+  return state === 'ok' || state === 'error' || state === 'timeout' || state === 'aborted';
+}

@@ -1,0 +1,36 @@
+// A transcript entry as everyone reads it: tools, RPC, HTTP, events.
+import { z } from 'zod';
+import { Level } from './labels.ts';
+
+/** Where an input came from. Written by the gateway from what it knows, never from text. */
+export const Provenance = z.strictObject({
+  kind: z.enum(['user', 'inter_session', 'announce', 'task', 'hook', 'system']),
+  /** Key of the session an inter-session message came from. */
+  sourceSession: z.string().optional(),
+  sourceTool: z.string().optional(),
+  channel: z.string().optional(),
+});
+export type Provenance = z.infer<typeof Provenance>;
+
+const Block = z.union([
+  z.strictObject({ type: z.literal('text'), text: z.string(), truncated: z.literal(true).optional() }),
+  z.strictObject({ type: z.literal('toolCall'), id: z.string(), name: z.string(), arguments: z.record(z.string(), z.unknown()) }),
+]);
+export type Block = z.infer<typeof Block>;
+
+export const TranscriptMessage = z.strictObject({
+  id: z.string(),
+  seq: z.int(),
+  role: z.enum(['user', 'assistant', 'toolResult']),
+  content: z.array(Block),
+  provenance: Provenance.optional(),
+  toolCallId: z.string().optional(),
+  toolName: z.string().optional(),
+  isError: z.boolean().optional(),
+  /** What was kept of a turn that was stopped. */
+  aborted: z.literal(true).optional(),
+  runId: z.string().optional(),
+  taint: Level,
+  timestamp: z.int(),
+});
+export type TranscriptMessage = z.infer<typeof TranscriptMessage>;

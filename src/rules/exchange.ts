@@ -1,0 +1,60 @@
+// The life of one sessions_send after its first run: who speaks next, when it is announced, when it is over. A pure reducer.
+
+export const replySkip = 'REPLY_SKIP';
+export const announceSkip = 'ANNOUNCE_SKIP';
+
+export interface ExchangeState {
+  phase: 'request' | 'reply' | 'announce';
+  /** The reply-back turn that has just ended; 0 while the request is answered. */
+  turn: number;
+  maxTurns: number;
+  /** The requester is a session, and another one than the target. */
+  canReplyBack: boolean;
+}
+
+/** How the run of the current phase ended. `mayFlow` is policy's word on carrying this reply to the other side, asked now. */
+export interface TurnEnd {
+  ok: boolean;
+  reply: string;
+  mayFlow: boolean;
+}
+
+export type ExchangeStep =
+  | { next: 'turn'; turn: number; side: 'requester' | 'target' }
+  | { next: 'announce'; why: string }
+  | { next: 'deliver' }
+  | { next: 'end'; why: string };
+
+export function advanceExchange(state: ExchangeState, end: TurnEnd): ExchangeStep {
+  const reply = end.reply.trim();
+  switch (state.phase) {
+    case 'request':
+      if (!end.ok) return { next: 'end', why: 'the first run failed' };
+      if (reply === '') return { next: 'end', why: 'the first run gave no reply' };
+      if (!state.canReplyBack) return { next: 'announce', why: 'nobody to reply back to' };
+      return nextTurn(state, end, reply);
+    case 'reply':
+      if (!end.ok) return { next: 'announce', why: `reply-back turn ${state.turn} failed` };
+      if (reply === '') return { next: 'announce', why: `reply-back turn ${state.turn} was empty` };
+      return nextTurn(state, end, reply);
+    case 'announce':
+      if (!end.ok) return { next: 'end', why: 'the announce turn failed' };
+      if (reply === '' || reply === announceSkip) return { next: 'end', why: 'silent' };
+      return { next: 'deliver' };
+  }
+}
+
+function nextTurn(state: ExchangeState, end: TurnEnd, reply: string): ExchangeStep {
+  if (reply === replySkip) return { next: 'announce', why: 'a side skipped its reply' };
+  if (state.turn >= state.maxTurns) return { next: 'announce', why: `all ${state.maxTurns} turns were taken` };
+  if (!end.mayFlow) return { next: 'announce', why: 'policy stopped the reply' };
+  const turn = state.turn + 1;
+  // The requester speaks first, with the target's first reply; then they alternate.
+  return { next: 'turn', turn, side: turn % 2 === 1 ? 'requester' : 'target' };
+}
+
+/** Whether the reply of this phase is the latest one worth telling: skips are not. */
+export function isTelling(reply: string): boolean {
+  const text = reply.trim();
+  return text !== '' && text !== replySkip;
+}

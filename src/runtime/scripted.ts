@@ -1,0 +1,74 @@
+// A model that follows a script: deterministic, needs no key, and is what runs until a real one is configured.
+import { RE2JS } from 're2js';
+import { z } from 'zod';
+import type { PromptMessage } from '../engine/runner.ts';
+import { matchesGlob } from '../rules/glob.ts';
+import type { Model, StepSaid } from './model.ts';
+
+const Call = z.strictObject({ tool: z.string().min(1), args: z.record(z.string(), z.unknown()).default({}) });
+
+/** One step of a turn. `{{input}}` is the message being answered, `{{result}}` the latest tool result. */
+const ScriptStep = z.strictObject({
+  say: z.string().default(''),
+  calls: z.array(Call).default([]),
+  /** Milliseconds to think before speaking. */
+  sleepMs: z.int().min(0).default(0),
+  /** Speak in pieces of this many characters. */
+  stream: z.int().min(1).optional(),
+  /** Fail with this message instead of speaking. */
+  fail: z.string().optional(),
+});
+
+const ScriptRule = z.strictObject({
+  /** Agent id with `*`. */
+  agent: z.string().default('*'),
+  /** RE2 pattern that the message, with what it was told beside it, must contain. */
+  when: z.string().default(''),
+  steps: z.array(ScriptStep).min(1),
+});
+
+export const Script = z.array(ScriptRule);
+export type Script = z.infer<typeof Script>;
+
+/** What it says without a script: enough to see that a message arrived and was answered. */
+const echo: Script = Script.parse([{ steps: [{ say: 'You said: {{input}}' }] }]);
+
+export interface ScriptedOptions {
+  script?: Script;
+  /** Resolves after the time, or rejects when the signal is aborted. */
+  sleep(ms: number, signal: AbortSignal): Promise<void>;
+}
+
+export function scriptedModel(options: ScriptedOptions): Model {
+  const rules = (options.script ?? echo).map((rule) => ({ ...rule, pattern: RE2JS.compile(rule.when) }));
+  return {
+    async step({ agentId, prompt }, { signal, delta }): Promise<StepSaid> {
+      const at = prompt.findLastIndex((message) => message.role === 'user');
+      const input = prompt[at];
+      const heard = input ? `${input.context ?? ''}\n${textOf(input)}` : '';
+      const rule = rules.find((one) => matchesGlob(one.agent, agentId) && one.pattern.test(heard));
+      // The number of steps already taken is read from the transcript, so a resumed turn goes on where it was.
+      const taken = prompt.slice(at + 1).filter((message) => message.role === 'assistant').length;
+      const step = rule?.steps[taken];
+      if (!step) return { text: '', calls: [], tokens: 0 };
+      if (step.sleepMs > 0) await options.sleep(step.sleepMs, signal);
+      if (step.fail !== undefined) throw new Error(step.fail);
+      const result = prompt.findLast((message) => message.role === 'toolResult');
+      const fill = (text: string) =>
+        text.replaceAll('{{input}}', input ? textOf(input) : '').replaceAll('{{result}}', result ? textOf(result) : '');
+      const text = fill(step.say);
+      for (let from = 0; from < text.length; from += step.stream ?? text.length)
+        delta(text.slice(from, from + (step.stream ?? text.length)));
+      const calls = step.calls.map((call, index) => ({ providerId: `call_${index}`, tool: call.tool, args: fillAll(call.args, fill) }));
+      return { text, calls, tokens: Math.ceil(text.length / 4) };
+    },
+  };
+}
+
+function textOf(message: PromptMessage): string {
+  return message.content.map((block) => (block.type === 'text' ? block.text : '')).join('');
+}
+
+function fillAll(args: Record<string, unknown>, fill: (text: string) => string): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(args).map(([name, value]) => [name, typeof value === 'string' ? fill(value) : value]));
+}

@@ -1,0 +1,161 @@
+// Rows as the store keeps them.
+import type { RunClass, RunState, QueueMode } from '../protocol/run.ts';
+
+export interface SessionRow {
+  pk: number;
+  id: string;
+  key: string;
+  life: number;
+  current: number;
+  agent: string;
+  kind: string;
+  label: string | null;
+  user: string | null;
+  parent_pk: number | null;
+  depth: number;
+  next_seq: number;
+  taint: number;
+  exist_taint: number;
+  level: number;
+  policy_rev: number;
+  state: 'live' | 'archived' | 'deleted';
+  created_at: number;
+  last_pos: number;
+  last_at: number;
+  total_tokens: number;
+  aborted_last: number;
+  system_sent: number;
+  archive_at: number | null;
+  settings: string;
+  delivery: string | null;
+}
+
+export interface RunRow {
+  pk: number;
+  id: string;
+  session_pk: number;
+  lane: string;
+  class: RunClass;
+  state: RunState;
+  ready_pos: number | null;
+  not_before: number | null;
+  owner: number | null;
+  epoch: number;
+  crashes: number;
+  step: number;
+  cause: 'input' | 'exchange';
+  cause_pk: number | null;
+  deliver: number;
+  root_pk: number | null;
+  hop: number;
+  budget_ms: number;
+  used_ms: number;
+  abort_requested: string | null;
+  merged_into: number | null;
+  reply_seq: number | null;
+  error_code: string | null;
+  error: string | null;
+  tokens: number;
+  queued_at: number;
+  started_at: number | null;
+  ended_at: number | null;
+}
+
+export interface InputRow {
+  pk: number;
+  session_pk: number;
+  run_pk: number;
+  mode: QueueMode;
+  principal: string;
+  taint: number;
+  provenance: string;
+  merge_key: string;
+  text: string;
+  context: string | null;
+  state: 'queued' | 'consumed' | 'aborted';
+  reason: string | null;
+  entry_seq: number | null;
+  at: number;
+}
+
+export interface EntryRow {
+  pk: number;
+  session_pk: number;
+  seq: number;
+  id: string;
+  run_pk: number | null;
+  step: number | null;
+  role: 'user' | 'assistant' | 'toolResult';
+  taint: number;
+  provenance: string | null;
+  text: string;
+  body: string | null;
+  at: number;
+}
+
+export interface CallRow {
+  run_pk: number;
+  step: number;
+  idx: number;
+  provider_id: string;
+  tool: string;
+  args: string;
+  effect: 'pure' | 'keyed' | 'once';
+  state: 'planned' | 'started' | 'waiting' | 'done';
+  result_seq: number | null;
+}
+
+export interface WaitRow {
+  pk: number;
+  run_pk: number;
+  step: number;
+  idx: number;
+  lane: string;
+  target_run_pk: number;
+  target_lane: string;
+  due_at: number;
+}
+
+export interface ExchangeRow {
+  pk: number;
+  id: string;
+  req_session_pk: number | null;
+  tgt_session_pk: number;
+  origin_run_pk: number | null;
+  origin_step: number | null;
+  origin_idx: number | null;
+  state: string;
+  version: number;
+  turn: number;
+  max_turns: number;
+  hop: number;
+  first_seq: number | null;
+  last_session_pk: number | null;
+  last_seq: number | null;
+  end_reason: string | null;
+  due_at: number | null;
+  at: number;
+}
+
+export interface DeliveryRow {
+  pk: number;
+  id: string;
+  session_pk: number;
+  cause: string;
+  cause_pk: number;
+  part: number;
+  dest_key: string;
+  channel: string;
+  account: string | null;
+  recipient: string;
+  thread: string | null;
+  taint: number;
+  text: string;
+  state: 'pending' | 'sending' | 'sent' | 'failed' | 'unknown' | 'dead';
+  attempts: number;
+  owner: number | null;
+  due_at: number;
+  first_at: number;
+  platform_id: string | null;
+  error: string | null;
+}

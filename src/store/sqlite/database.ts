@@ -1,0 +1,139 @@
+// Opening a SQLite file the way Interlane needs it: private, WAL, migrated, and refused by name when it is not ours to use.
+import { chmodSync, closeSync, existsSync, openSync, statSync } from 'node:fs';
+import { DatabaseSync, type StatementSync } from 'node:sqlite';
+import { InterlaneError, reasonOf } from '../../errors.ts';
+import type { Query } from '../contract.ts';
+import { applicationId, migrations } from '../migrations.ts';
+
+export type Durability = 'full' | 'normal';
+
+export interface OpenOptions {
+  durability: Durability;
+  readOnly?: boolean;
+}
+
+/** A connection with its prepared statements. Queries come from our own code, so there are few different ones. */
+export class Connection {
+  readonly database: DatabaseSync;
+  private readonly statements = new Map<string, StatementSync>();
+
+  constructor(database: DatabaseSync) {
+    this.database = database;
+  }
+
+  answer(query: Query): unknown {
+    let statement = this.statements.get(query.sql);
+    if (!statement) this.statements.set(query.sql, (statement = this.database.prepare(query.sql)));
+    if (query.want === 'one') return statement.get(...query.params);
+    if (query.want === 'all') return statement.all(...query.params);
+    const { changes, lastInsertRowid } = statement.run(...query.params);
+    return { changes: Number(changes), lastId: Number(lastInsertRowid) };
+  }
+
+  close(): void {
+    this.statements.clear();
+    this.database.close();
+  }
+}
+
+export function openDatabase(file: string, options: OpenOptions): Connection {
+  const inMemory = file === ':memory:';
+  let database: DatabaseSync | undefined;
+  if (!inMemory && !options.readOnly) createPrivate(file);
+  try {
+    // The database is opened by one gateway at a time, so waiting for a lock would only hide a mistake.
+    database = new DatabaseSync(file, { readOnly: options.readOnly === true, timeout: 0 });
+    if (!options.readOnly) {
+      // Looked at before anything changes in a file that is not ours.
+      if (versionOf(database, file, migrations.length) === 0) database.exec('PRAGMA auto_vacuum = INCREMENTAL');
+      database.exec('PRAGMA journal_mode = WAL');
+      database.exec(`PRAGMA synchronous = ${options.durability === 'full' ? 'FULL' : 'NORMAL'}`);
+      migrate(database, file);
+      // SQLite opens a file that cannot be written without a word, and tells at the first write; so here is one, undone.
+      database.exec(`BEGIN IMMEDIATE; PRAGMA user_version = ${migrations.length}; ROLLBACK`);
+      if (!inMemory) keepPrivate(file);
+    }
+    database.exec('PRAGMA foreign_keys = OFF; PRAGMA cache_size = -8192; PRAGMA temp_store = MEMORY');
+    return new Connection(database);
+  } catch (thrown) {
+    if (database?.isOpen) database.close();
+    if (thrown instanceof InterlaneError) throw thrown;
+    throw new InterlaneError('STORE_UNUSABLE', `store ${file} cannot be opened: ${explain(thrown)}`, { cause: thrown });
+  }
+}
+
+/** SQLite gives the files beside a database the mode of the database, so it must be private before it is opened. */
+export function createPrivate(file: string): void {
+  if (existsSync(file)) return;
+  try {
+    closeSync(openSync(file, 'wx', 0o600));
+  } catch {
+    // SQLite will say what is wrong
+  }
+}
+
+/** A database that was copied here may be open to others. */
+export function keepPrivate(file: string): void {
+  for (const name of [file, `${file}-wal`, `${file}-shm`]) {
+    if ((statSync(name, { throwIfNoEntry: false })?.mode ?? 0) & 0o077) chmodSync(name, 0o600);
+  }
+}
+
+/** The schema version of a database that is ours and not newer than we are; anything else is refused. */
+function versionOf(database: DatabaseSync, file: string, known: number): number {
+  const number = (sql: string) => Number(Object.values(database.prepare(sql).get()!)[0]);
+  const version = number('PRAGMA user_version');
+  const application = number('PRAGMA application_id');
+  const tables = number('SELECT count(*) FROM sqlite_schema');
+  if (application !== applicationId && (application !== 0 || version !== 0 || tables > 0)) {
+    throw new InterlaneError('STORE_UNUSABLE', `store ${file} is a database of another program; choose another --state-dir`);
+  }
+  if (version > known) {
+    throw new InterlaneError(
+      'STORE_UNUSABLE',
+      `store ${file} was written by a newer Interlane (schema ${version}, this one knows ${known}); use that version, or another --state-dir`,
+    );
+  }
+  return version;
+}
+
+/** Applies what is missing, each step in its own transaction. */
+export function migrate(database: DatabaseSync, file: string, steps: string[] = migrations): void {
+  const version = versionOf(database, file, steps.length);
+  for (let step = version; step < steps.length; step++) {
+    database.exec('BEGIN IMMEDIATE');
+    try {
+      database.exec(`${steps[step]!}; PRAGMA application_id = ${applicationId}; PRAGMA user_version = ${step + 1}`);
+      database.exec('COMMIT');
+    } catch (thrown) {
+      if (database.isTransaction) database.exec('ROLLBACK');
+      throw thrown;
+    }
+  }
+}
+
+const codes: Record<number, string> = {
+  5: 'it is locked by another process',
+  8: 'it is read-only; check who owns the file',
+  10: 'the disk reported an error',
+  11: 'the file is damaged; restore a backup with "interlane restore"',
+  13: 'the disk is full',
+  14: 'the file cannot be opened; check that the directory exists and is yours',
+  26: 'the file is not a database; move it away, or choose another --state-dir',
+};
+
+/** SQLite's primary result code, or undefined for something else. */
+export function sqliteCode(thrown: unknown): number | undefined {
+  const { errcode } = thrown as { errcode?: unknown };
+  return typeof errcode === 'number' ? errcode & 0xff : undefined;
+}
+
+export function explain(thrown: unknown): string {
+  return codes[sqliteCode(thrown) ?? -1] ?? reasonOf(thrown);
+}
+
+/** What a command itself refused passes as it is; what SQLite said becomes a store error. */
+export function asStoreError(thrown: unknown, command: string): unknown {
+  if (thrown instanceof InterlaneError || sqliteCode(thrown) === undefined) return thrown;
+  return new InterlaneError('STORE_FAILED', `store refused "${command}": ${reasonOf(thrown)}`, { cause: thrown });
+}

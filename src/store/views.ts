@@ -1,0 +1,36 @@
+// Rows → what everyone else sees: levels by name, transcript messages, the common part of events.
+import { levels, type Level } from '../protocol/labels.ts';
+import type { Block, Provenance, TranscriptMessage } from '../protocol/transcript.ts';
+import type { EntryRow, SessionRow } from './rows.ts';
+
+export const levelName = (rank: number): Level => levels[rank] ?? 'RESTRICTED';
+export const levelRank = (level: Level): number => levels.indexOf(level);
+
+/** What an entry holds beside its text. */
+export interface EntryBody {
+  /** What the turn is told beside the text; part of the prompt, not of the message. */
+  context?: string;
+  calls?: { id: string; name: string; arguments: Record<string, unknown> }[];
+  toolCallId?: string;
+  toolName?: string;
+  isError?: boolean;
+  aborted?: true;
+}
+
+export function happened(session: Pick<SessionRow, 'id' | 'key' | 'agent' | 'level'>, pos: number, at: number) {
+  return { pos, sessionId: session.id, sessionKey: session.key, agentId: session.agent, level: levelName(session.level), at };
+}
+
+export function messageOf(row: EntryRow, runId: string | undefined): TranscriptMessage {
+  const body = row.body === null ? {} : (JSON.parse(row.body) as EntryBody);
+  const content: Block[] = row.text === '' && body.calls ? [] : [{ type: 'text', text: row.text }];
+  for (const call of body.calls ?? []) content.push({ type: 'toolCall', ...call });
+  const message: TranscriptMessage = { id: row.id, seq: row.seq, role: row.role, content, taint: levelName(row.taint), timestamp: row.at };
+  if (row.provenance !== null) message.provenance = JSON.parse(row.provenance) as Provenance;
+  if (body.toolCallId !== undefined) message.toolCallId = body.toolCallId;
+  if (body.toolName !== undefined) message.toolName = body.toolName;
+  if (body.isError) message.isError = true;
+  if (body.aborted) message.aborted = true;
+  if (runId !== undefined) message.runId = runId;
+  return message;
+}

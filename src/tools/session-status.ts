@@ -1,0 +1,46 @@
+// session_status: what is known of one session: whose it is, its level, its model, what it is doing.
+import { z } from 'zod';
+import type { ReadQuery } from '../store/contract.ts';
+import type { RunRow } from '../store/rows.ts';
+import { levelName } from '../store/views.ts';
+import { defineTool } from './define.ts';
+import { oneOf, resolveSession } from './resolve.ts';
+import { sessionView } from './sessions-list.ts';
+
+export const sessionStatus = defineTool({
+  name: 'session_status',
+  description: 'Show the status of a session: its channel, level, model and current run. Without arguments: your own.',
+  effect: 'pure',
+  params: z.strictObject({
+    sessionKey: z.string().min(1).max(4096).optional().describe('session key or session id'),
+    session_id: z.string().min(1).max(4096).optional().describe('same as sessionKey'),
+  }),
+  async run(context, args) {
+    const asked = oneOf(args, 'sessionKey', 'session_id');
+    const session = asked === undefined ? context.session : await resolveSession(context, { session: asked });
+    const run = await context.store.read(activeRun, { lane: session.key });
+    const live = run ? { runId: run.id, state: run.state, since: run.started_at } : undefined;
+    return {
+      value: {
+        ...sessionView(context, session),
+        user: session.user ?? undefined,
+        taint: levelName(session.taint),
+        createdAt: session.created_at,
+        queued: run?.queued ?? 0,
+        run: live,
+      },
+      taint: session.level,
+    };
+  },
+});
+
+const activeRun: ReadQuery<{ lane: string }, (RunRow & { queued: number }) | undefined> = {
+  name: 'active run',
+  *body(t, { lane }) {
+    return yield* t.one<RunRow & { queued: number }>(
+      `SELECT runs.*, (SELECT count(*) FROM (SELECT 1 FROM runs AS q WHERE q.lane = ? AND q.state = 'queued' LIMIT 1000)) AS queued FROM runs WHERE lane = ? AND state IN ('running', 'waiting')`,
+      lane,
+      lane,
+    );
+  },
+};

@@ -1,0 +1,64 @@
+// sessions_history: the end of one session's transcript, cut to what a model can take in.
+import { z } from 'zod';
+import { readHistory } from '../engine/lists.ts';
+import type { TranscriptMessage } from '../protocol/transcript.ts';
+import { levelRank, messageOf } from '../store/views.ts';
+import { defineTool } from './define.ts';
+import { oneOf, resolveSession } from './resolve.ts';
+
+const longestBlock = 4_000;
+const largestAnswer = 80 * 1024;
+
+export const sessionsHistory = defineTool({
+  name: 'sessions_history',
+  description: 'Read the latest messages of a session, oldest first.',
+  effect: 'pure',
+  params: z.strictObject({
+    sessionKey: z.string().min(1).max(4096).optional().describe('session key, session id, or "main"'),
+    session_id: z.string().min(1).max(4096).optional().describe('same as sessionKey'),
+    limit: z.number().min(1).optional().describe('at most this many messages (default 50, at most 1000)'),
+    includeTools: z.boolean().optional().describe('include tool results (default false)'),
+    cursor: z.string().max(64).optional().describe('nextCursor of the page before, for older messages'),
+  }),
+  async run(context, args) {
+    const session = await resolveSession(context, { session: oneOf(args, 'sessionKey', 'session_id') });
+    const limit = Math.min(Math.floor(args.limit ?? 50), 1000);
+    const before = args.cursor === undefined ? undefined : Number.parseInt(args.cursor, 36);
+    const { rows, next } = await context.store.read(readHistory, {
+      sessionPk: session.pk,
+      before,
+      limit,
+      includeTools: args.includeTools ?? false,
+      level: levelRank(context.caller.facts.taint),
+    });
+    const messages: TranscriptMessage[] = [];
+    let size = 0;
+    let cursor = next;
+    let truncated = false;
+    // Newest first, so that a full answer loses its oldest messages, which the cursor leads to.
+    for (const row of rows) {
+      const message = shorten(messageOf(row, undefined));
+      const bytes = Buffer.byteLength(JSON.stringify(message));
+      if (size + bytes > largestAnswer && messages.length > 0) {
+        cursor = messages[0]!.seq;
+        truncated = true;
+        break;
+      }
+      size += bytes;
+      messages.unshift(message);
+    }
+    const flags = { ...(truncated ? { truncated } : {}), ...(cursor === undefined ? {} : { nextCursor: cursor.toString(36) }) };
+    return {
+      value: { sessionKey: session.key === 'global' ? 'main' : session.key, messages, ...flags },
+      taint: Math.max(0, ...rows.map((row) => row.taint)),
+    };
+  },
+});
+
+function shorten(message: TranscriptMessage): TranscriptMessage {
+  const content = message.content.map((block) => {
+    if (block.type !== 'text' || block.text.length <= longestBlock) return block;
+    return { ...block, text: block.text.slice(0, longestBlock), truncated: true as const };
+  });
+  return { ...message, content };
+}

@@ -1,0 +1,45 @@
+// sessions_send: a message into another session, and its reply if the caller waits for it.
+import { z } from 'zod';
+import { InterlaneError } from '../errors.ts';
+import { defineTool } from './define.ts';
+import { oneOf, resolveSession } from './resolve.ts';
+
+const longestWaitSeconds = 3_600;
+
+export const sessionsSend = defineTool({
+  name: 'sessions_send',
+  description: "Send a message to another session and wait for its reply. It is answered by that session's agent, not by a person.",
+  effect: 'keyed',
+  params: z.strictObject({
+    sessionKey: z.string().min(1).max(4096).optional().describe('session key or session id; or give label'),
+    session_id: z.string().min(1).max(4096).optional().describe('same as sessionKey'),
+    label: z.string().min(1).max(512).optional().describe('label of the session, instead of sessionKey'),
+    agentId: z.string().max(64).optional().describe('with label: the agent whose session it is'),
+    message: z.string().min(1).max(1_000_000).optional().describe('the text to send'),
+    content: z.string().min(1).max(1_000_000).optional().describe('same as message'),
+    timeoutSeconds: z.number().min(0).optional().describe('seconds to wait for the reply (default 30); 0 sends and does not wait'),
+  }),
+  async run(context, args) {
+    const message = oneOf(args, 'message', 'content');
+    if (message === undefined || message.trim() === '')
+      throw new InterlaneError('INVALID_REQUEST', 'message is missing; write what to send');
+    const target = await resolveSession(context, {
+      session: oneOf(args, 'sessionKey', 'session_id'),
+      label: args.label,
+      agentId: args.agentId,
+    });
+    const seconds = Math.min(Math.floor(args.timeoutSeconds ?? 30), longestWaitSeconds);
+    const { step, idx } = context.call;
+    const sent = await context.engine.send({
+      ...context.turn.lease,
+      step,
+      idx,
+      targetSessionPk: target.pk,
+      text: message,
+      waitMs: seconds * 1_000,
+      maxTurns: context.maxPingPongTurns,
+      now: context.now,
+    });
+    return sent.waiting ? { pending: true } : { value: { runId: sent.runId, status: 'accepted' } };
+  },
+});

@@ -1,0 +1,185 @@
+// What must hold after any crash, read from the database, the driver's log and the receiver's log. Knows nothing of the product's code.
+import { existsSync, readFileSync } from 'node:fs';
+import { DatabaseSync } from 'node:sqlite';
+
+interface Logs {
+  database: string;
+  /** The driver's log: what was acknowledged. */
+  acked: string;
+  /** The receiver's log: what arrived. */
+  received: string;
+  /** Start of the paths under which this crash's gateway reached the receiver. */
+  prefix: string;
+  /** Texts of the messages that were sent, by operation. */
+  sent: Map<string, string>;
+}
+
+interface RunRow {
+  pk: number;
+  id: string;
+  state: string;
+  session_pk: number;
+  input: string;
+  reason: string | null;
+  entry_seq: number | null;
+}
+
+interface ExchangeRow {
+  pk: number;
+  id: string;
+  max_turns: number;
+  end_reason: string | null;
+}
+
+/** Every broken promise, in words; empty when all hold. */
+export function findViolations(logs: Logs): string[] {
+  const db = new DatabaseSync(logs.database, { readOnly: true });
+  try {
+    return [
+      ...transcripts(db),
+      ...runs(db),
+      ...acknowledged(db, logs),
+      ...exchanges(db),
+      ...deliveries(db, countReceived(logs)),
+      ...actions(db, countReceived(logs)),
+    ];
+  } finally {
+    db.close();
+  }
+}
+
+function all<T>(db: DatabaseSync, sql: string, ...params: (string | number | null)[]): T[] {
+  return db.prepare(sql).all(...params) as T[];
+}
+
+function linesOf<T>(file: string): T[] {
+  if (!existsSync(file)) return [];
+  const lines = readFileSync(file, 'utf8').split('\n');
+  return lines.filter((line) => line !== '').map((line) => JSON.parse(line) as T);
+}
+
+function countReceived(logs: Logs): Map<string, number> {
+  const counts = new Map<string, number>();
+  for (const { path, id } of linesOf<{ path: string; id: string }>(logs.received)) {
+    if (!path.startsWith(`${logs.prefix}/`)) continue;
+    const what = `${path.slice(logs.prefix.length)} ${id}`;
+    counts.set(what, (counts.get(what) ?? 0) + 1);
+  }
+  return counts;
+}
+
+/** The transcript is dense and in order. */
+function* transcripts(db: DatabaseSync): Generator<string> {
+  for (const session of all<{ pk: number; key: string; next_seq: number }>(db, 'SELECT pk, key, next_seq FROM sessions')) {
+    const seqs = all<{ seq: number }>(db, 'SELECT seq FROM entries WHERE session_pk = ? ORDER BY seq', session.pk).map(
+      (entry) => entry.seq,
+    );
+    if (seqs.some((seq, index) => seq !== index + 1)) yield `session ${session.key} has a gap in its transcript: ${seqs.join(',')}`;
+    if (session.next_seq !== seqs.length + 1) yield `session ${session.key} counts ${session.next_seq} after ${seqs.length} entries`;
+  }
+}
+
+/** Every run has exactly one end, and its input was taken exactly once or ended with a reason. */
+function* runs(db: DatabaseSync): Generator<string> {
+  const rows = all<RunRow>(
+    db,
+    'SELECT runs.pk, runs.id, runs.state, runs.session_pk, inputs.state AS input, inputs.reason, inputs.entry_seq FROM runs LEFT JOIN inputs ON inputs.run_pk = runs.pk',
+  );
+  for (const run of rows) {
+    const ends = all<{ state: string }>(
+      db,
+      `SELECT state FROM feed WHERE kind = 'run' AND ref_pk = ? AND state IN ('ok', 'error', 'timeout', 'aborted')`,
+      run.pk,
+    );
+    if (ends.length !== 1) yield `run ${run.id} has ${ends.length} ends`;
+    else if (ends[0]!.state !== run.state) yield `run ${run.id} says ${run.state}, the feed says ${ends[0]!.state}`;
+    if (run.input !== 'consumed' && run.input !== 'aborted') yield `run ${run.id} ended with its input ${run.input}`;
+    if (run.input === 'aborted' && run.reason === null) yield `run ${run.id} lost its input without a reason`;
+    if (
+      run.input === 'consumed' &&
+      all(db, `SELECT 1 FROM entries WHERE session_pk = ? AND seq = ? AND role = 'user'`, run.session_pk, run.entry_seq).length !== 1
+    )
+      yield `run ${run.id} has no entry for its input`;
+  }
+  if (all(db, 'SELECT 1 FROM waits').length > 0) yield 'a wait was never answered';
+  if (all(db, 'SELECT 1 FROM runs WHERE ready_pos IS NOT NULL').length > 0) yield 'an ended run can still be claimed';
+}
+
+/** What was acknowledged is there; what was sent again is there once. */
+function* acknowledged(db: DatabaseSync, logs: Logs): Generator<string> {
+  for (const { op, runId } of linesOf<{ op: string; runId: string }>(logs.acked)) {
+    if (runId !== '' && all(db, 'SELECT 1 FROM runs WHERE id = ?', runId).length !== 1)
+      yield `${op} was acknowledged as run ${runId}, which does not exist`;
+  }
+  for (const [op, text] of logs.sent) {
+    const taken = all(db, `SELECT 1 FROM entries WHERE role = 'user' AND text = ?`, text).length;
+    const ended = all(db, `SELECT 1 FROM inputs WHERE state = 'aborted' AND text = ?`, text).length;
+    if (taken + ended !== 1) yield `${op} was taken ${taken} times and ended ${ended} times`;
+  }
+}
+
+/** An exchange has exactly the turns that its replies imply, and is announced once or not at all. */
+function* exchanges(db: DatabaseSync): Generator<string> {
+  for (const exchange of all<ExchangeRow>(db, 'SELECT pk, id, max_turns, end_reason FROM exchanges')) {
+    const turns = all<{ turn: number; state: string; reply: string | null }>(
+      db,
+      `SELECT turn, runs.state, (SELECT text FROM entries WHERE entries.session_pk = runs.session_pk AND seq = runs.reply_seq) AS reply
+       FROM exchange_turns JOIN runs ON runs.pk = run_pk WHERE exchange_pk = ? ORDER BY turn`,
+      exchange.pk,
+    );
+    const taken = turns.map(({ turn }) => turn).join(',');
+    const implied = impliedTurns(turns, exchange.max_turns).join(',');
+    const cutShort = /reset or closed/.test(exchange.end_reason ?? '');
+    if (!cutShort && taken !== implied) yield `exchange ${exchange.id} took turns ${taken}, its replies imply ${implied}`;
+    if (exchange.end_reason === null) yield `exchange ${exchange.id} never ended`;
+    const announced = all(db, `SELECT 1 FROM deliveries WHERE cause = 'announce' AND cause_pk = ? AND part = 0`, exchange.pk).length;
+    if (announced !== (exchange.end_reason === 'announced' ? 1 : 0))
+      yield `exchange ${exchange.id} ended "${exchange.end_reason}" with ${announced} announces`;
+  }
+}
+
+/** Request, then the requester and the target in turn, until one is silent, fails or skips; then the announce. */
+function impliedTurns(turns: { turn: number; state: string; reply: string | null }[], maxTurns: number): number[] {
+  const expected = [0];
+  for (let turn = 0; ; turn++) {
+    const said = turns.find((one) => one.turn === turn);
+    if (!said) return expected;
+    const reply = said.state === 'ok' ? (said.reply ?? '').trim() : '';
+    if (turn === 0 && reply === '') return expected;
+    if (reply === '' || reply === 'REPLY_SKIP' || turn === maxTurns) return [...expected, maxTurns + 1];
+    expected.push(turn + 1);
+  }
+}
+
+/** A delivery that says it was sent was received once; one that nobody knows of, at most once; any other, never. */
+function* deliveries(db: DatabaseSync, received: Map<string, number>): Generator<string> {
+  const queued = new Set<string>();
+  for (const { id, state } of all<{ id: string; state: string }>(db, 'SELECT id, state FROM deliveries')) {
+    queued.add(`/message ${id}`);
+    const count = received.get(`/message ${id}`) ?? 0;
+    const fine =
+      state === 'sent' ? count === 1 : state === 'unknown' ? count <= 1 : count === 0 && (state === 'failed' || state === 'dead');
+    if (!fine) yield `delivery ${id} is ${state} and was received ${count} times`;
+  }
+  for (const what of received.keys()) if (what.startsWith('/message') && !queued.has(what)) yield `${what} was received, but never queued`;
+  for (const run of all<{ pk: number; id: string }>(
+    db,
+    `SELECT pk, id FROM runs WHERE state = 'ok' AND deliver = 1 AND reply_seq IS NOT NULL`,
+  )) {
+    if (all(db, `SELECT 1 FROM deliveries WHERE cause = 'reply' AND cause_pk = ? AND part = 0`, run.pk).length !== 1)
+      yield `the reply of run ${run.id} was never queued for delivery`;
+  }
+}
+
+/** A tool that may act once acted once if it says so, and at most once if nobody knows. */
+function* actions(db: DatabaseSync, received: Map<string, number>): Generator<string> {
+  const calls = all<{ run: string; step: number; idx: number; result: string | null }>(
+    db,
+    `SELECT runs.id AS run, tool_calls.step, idx, entries.text AS result FROM tool_calls JOIN runs ON runs.pk = tool_calls.run_pk
+     LEFT JOIN entries ON entries.session_pk = runs.session_pk AND entries.seq = tool_calls.result_seq WHERE tool = 'act'`,
+  );
+  for (const { run, step, idx, result } of calls) {
+    const count = received.get(`/act ${run}/${step}/${idx}`) ?? 0;
+    if (result === 'done' ? count !== 1 : count > 1) yield `call ${run}/${step}/${idx} says ${result} and acted ${count} times`;
+  }
+}

@@ -1,0 +1,111 @@
+// A fixed scenario is run once to count its commits and outside effects, then killed before and after each of them.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { DatabaseSync } from 'node:sqlite';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { crash, startReceiver, type Receiver } from './harness.ts';
+import { scenario } from './scenarios.ts';
+import type { Op } from './worker.ts';
+
+const directory = mkdtempSync(join(tmpdir(), 'interlane-receiver-'));
+let receiver: Receiver;
+beforeAll(async () => {
+  receiver = await startReceiver(directory);
+});
+afterAll(() => {
+  receiver.stop();
+  rmSync(directory, { recursive: true, force: true });
+});
+
+/** Two at a time: one for each core. */
+async function eachPoint(points: string[], visit: (point: string) => Promise<void>): Promise<void> {
+  const queue = [...points];
+  const worker = async () => {
+    for (let point = queue.shift(); point !== undefined; point = queue.shift()) await visit(point);
+  };
+  await Promise.all([worker(), worker()]);
+}
+
+describe('a gateway that is killed', () => {
+  it('before and after every commit and every outside effect of a scenario loses nothing and does nothing twice', async () => {
+    const whole = await crash(receiver, scenario, [], { alone: true });
+    expect(whole.violations).toEqual([]);
+    const found: string[] = [];
+    const kills = new Set<string>();
+    await eachPoint(whole.points, async (point) => {
+      const { violations, kills: where } = await crash(receiver, scenario, [point], { alone: true });
+      for (const kill of where) kills.add(kill);
+      for (const violation of violations) found.push(`killed ${point}: ${violation}`);
+    });
+    expect(found).toEqual([]);
+    const commands = [
+      'register instance',
+      'recover runs',
+      'ensure session',
+      'accept',
+      'claim runs',
+      'persist step',
+      'start call',
+      'finish call',
+      'send to session',
+      'park run',
+      'end run',
+      'begin sending',
+      'settle delivery',
+      'reset session',
+      'abort run',
+    ];
+    const expected = [
+      ...commands.flatMap((name) => [`before commit of ${name}`, `after commit of ${name}`]),
+      'before delivery',
+      'after delivery',
+      'before tool',
+      'after tool',
+    ];
+    expect(expected.filter((name) => !kills.has(name))).toEqual([]);
+  });
+
+  it('by the same run again and again gives that run up after three crashes, and nothing else', async () => {
+    const ops: Op[] = ['boom', 'hello'].map((text, index) => ({
+      id: `m${index}`,
+      do: 'message',
+      channel: 'loopback',
+      kind: 'direct',
+      peer: `u${index}`,
+      text: `m${index} ${text}`,
+    }));
+    const { violations, kills, directory: kept } = await crash(receiver, ops, [], { keep: true });
+    const db = new DatabaseSync(join(kept, 'interlane.db'), { readOnly: true });
+    const ends = db.prepare(`SELECT lane, state, error_code FROM runs ORDER BY lane`).all();
+    db.close();
+    rmSync(kept, { recursive: true, force: true });
+    expect(violations).toEqual([]);
+    expect(kills).toEqual(['boom', 'boom', 'boom', 'boom']);
+    expect(ends).toMatchObject([
+      { lane: 'agent:ana:direct:u0', state: 'error', error_code: 'POISON' },
+      { lane: 'agent:ana:direct:u1', state: 'ok' },
+    ]);
+  });
+});
+
+describe('the checker', () => {
+  const mutants: [mutant: string, mistake: string, where: RegExp][] = [
+    ['early-ack', 'acknowledges before the commit', /before commit of accept/],
+    ['flow-outside', 'advances the flow outside the ending transaction', /after commit of end run/],
+    ['no-idempotency', 'ignores the idempotency key', /after commit of accept/],
+    ['early-sent', 'marks a delivery before its attempt', /before delivery/],
+    ['resend', 'sends again what may have arrived', /after delivery/],
+    ['rerun-once', 'runs a tool again that may act only once', /after tool/],
+  ];
+
+  it.each(mutants)('finds a gateway that makes the mistake "%s": it %s', async (mutant, _, where) => {
+    const { points } = await crash(receiver, scenario, [], { alone: true });
+    const candidates = points.filter((point) => where.test(point));
+    const found: string[] = [];
+    await eachPoint(candidates, async (point) => {
+      if (found.length === 0) found.push(...(await crash(receiver, scenario, [point], { alone: true, mutant })).violations);
+    });
+    expect(found).not.toEqual([]);
+  });
+});

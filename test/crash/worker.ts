@@ -1,0 +1,274 @@
+// A gateway under test: does a list of operations, writes down what was acknowledged, and kills itself at a chosen point.
+import { appendFileSync, existsSync, readFileSync } from 'node:fs';
+import { request } from 'node:http';
+import { z } from 'zod';
+import { loopbackPost } from '../../src/channels/loopback/loopback.ts';
+import { readConfig } from '../../src/config/load.ts';
+import type { Clock } from '../../src/engine/engine.ts';
+import { startGateway } from '../../src/gateway.ts';
+import { Script } from '../../src/runtime/scripted.ts';
+import type { Query, Reading, WriteOptions } from '../../src/store/contract.ts';
+import { Connection } from '../../src/store/sqlite/database.ts';
+import { SqliteStore } from '../../src/store/sqlite/store.ts';
+import { defineTool } from '../../src/tools/define.ts';
+
+export type Op =
+  | {
+      id: string;
+      do: 'message';
+      channel: 'loopback';
+      kind: 'direct' | 'group';
+      peer: string;
+      text: string;
+      mode?: 'followup' | 'collect' | 'steer' | 'interrupt';
+    }
+  | { id: string; do: 'reset'; key: string }
+  | { id: string; do: 'abort'; of: string };
+
+export interface Task {
+  stateDir: string;
+  receiver: string;
+  /** Acknowledged operations, one JSON line each. */
+  acked: string;
+  /** Where the kill is written down just before it happens. */
+  killed: string;
+  ops: Op[];
+  /** Do this many operations at once. */
+  parallel: number;
+  /** The point to die at: its number, or its name with the how-manieth of that name it is. 0: never. */
+  dieAt: number | string;
+  mutant?: string;
+  /** Commit every command alone, so that each has points of its own. */
+  alone?: boolean;
+}
+
+const task = JSON.parse(readFileSync(process.argv[2]!, 'utf8')) as Task;
+
+// Points: before and after each commit, and before and after each outside effect -------------------------------------------
+
+const points: string[] = [];
+const seen = new Map<string, number>();
+function point(name: string): void {
+  const times = (seen.get(name) ?? 0) + 1;
+  seen.set(name, times);
+  points.push(`${name} #${times}`);
+  if (points.length !== task.dieAt && points.at(-1) !== task.dieAt) return;
+  appendFileSync(task.killed, `${JSON.stringify({ name })}\n`);
+  process.kill(process.pid, 'SIGKILL');
+  for (;;); // until the signal arrives
+}
+
+let since: string[] = [];
+const answer = Connection.prototype.answer;
+Connection.prototype.answer = function (this: Connection, query: Query): unknown {
+  if (query.sql === 'COMMIT') {
+    const names = [...new Set(since)].join(', ');
+    since = [];
+    point(`before commit of ${names}`);
+    const result = answer.call(this, query);
+    point(`after commit of ${names}`);
+    return result;
+  }
+  return answer.call(this, mutate(this, query));
+};
+const write = SqliteStore.prototype.write;
+SqliteStore.prototype.write = function (this: SqliteStore<unknown>, command, args, options?: WriteOptions) {
+  const body: typeof command.body = function* (t, given) {
+    since.push(command.name);
+    return yield* command.body(t, given);
+  };
+  const written = write.call(this, { ...command, body }, args, options);
+  // Mutant: acknowledged before the commit.
+  if (task.mutant === 'early-ack' && command.name === 'accept')
+    return Promise.resolve({ runId: (args as { runId: string }).runId, stopping: [] });
+  return written;
+} as typeof write;
+
+/** Mutants: the mistakes that the checker must find. */
+function mutate(connection: Connection, query: Query): Query {
+  const { sql } = query;
+  switch (task.mutant) {
+    case 'flow-outside':
+      // The run's ending is committed before its exchange is advanced.
+      if (sql.startsWith('SELECT * FROM exchanges WHERE pk = ? AND end_reason IS NULL')) {
+        connection.answer({ sql: 'RELEASE command', params: [], want: 'run' });
+        connection.answer({ sql: 'COMMIT', params: [], want: 'run' });
+        connection.answer({ sql: 'BEGIN IMMEDIATE', params: [], want: 'run' });
+        connection.answer({ sql: 'SAVEPOINT command', params: [], want: 'run' });
+      }
+      return query;
+    case 'no-idempotency':
+      if (sql.startsWith('SELECT hash, run_pk FROM idempotency')) return { ...query, sql: `${sql} AND 0` };
+      if (sql.startsWith('INSERT INTO idempotency')) return { ...query, sql: sql.replace('INSERT INTO', 'INSERT OR REPLACE INTO') };
+      return query;
+    case 'early-sent':
+      if (sql.startsWith(`UPDATE deliveries SET state = 'sending'`)) return { ...query, sql: sql.replace(`'sending'`, `'sent'`) };
+      return query;
+    case 'resend':
+      // What was being sent when the process died is sent again in silence.
+      if (sql.startsWith(`UPDATE deliveries SET state = 'unknown'`)) return { ...query, sql: sql.replace(`'unknown'`, `'pending'`) };
+      return query;
+    case 'rerun-once':
+      // A tool that may act only once is run again after a crash.
+      if (sql.startsWith(`UPDATE tool_calls SET state = 'started'`)) return { ...query, sql: sql.replace(`'started'`, `'planned'`) };
+      return query;
+    default:
+      return query;
+  }
+}
+
+// The gateway ------------------------------------------------------------------------------------------------------------
+
+const config = `{
+  agents: { list: [{ id: 'ana', default: true }, { id: 'bo' }, { id: 'carl' }] },
+  session: { dmScope: 'per-peer', agentToAgent: { maxPingPongTurns: 2 } },
+  bindings: [
+    { agentId: 'bo', match: { channel: 'loopback', peer: { kind: 'group', id: 'kitchen' } } },
+    { agentId: 'carl', match: { channel: 'loopback', peer: { kind: 'direct', id: 'steered' } } },
+  ],
+  tools: { sessions: { visibility: 'all' }, agentToAgent: { enabled: true } },
+}`;
+
+const script = Script.parse([
+  { agent: 'bo', when: 'exchange with session', steps: [{ say: 'Announced.' }] },
+  { when: 'Reply from session', steps: [{ say: 'And back.' }] },
+  { agent: 'bo', when: 'question', steps: [{ say: 'The answer.' }] },
+  {
+    when: 'ask',
+    steps: [
+      { say: '', calls: [{ tool: 'sessions_send', args: { sessionKey: 'agent:bo:loopback:group:kitchen', message: 'question' } }] },
+      { say: 'Asked: {{result}}' },
+    ],
+  },
+  { when: 'act', steps: [{ say: 'Acting.', calls: [{ tool: 'act' }, { tool: 'session_status' }] }, { say: 'Acted.' }] },
+  { when: 'boom', steps: [{ say: '', calls: [{ tool: 'boom' }] }, { say: 'Survived.' }] },
+  { when: 'slow', steps: [{ say: 'Too late.', sleepMs: 60_000 }] },
+  { when: 'fail', steps: [{ fail: 'as asked' }] },
+  { steps: [{ say: 'Heard {{input}}', sleepMs: 2, stream: 4 }] },
+]);
+
+/** Acts outside, and cannot be done twice: the receiver counts. */
+const act = defineTool({
+  name: 'act',
+  description: 'Act outside.',
+  effect: 'once',
+  params: z.strictObject({}),
+  async run({ turn, call }) {
+    point('before tool');
+    await post(`${task.receiver}/act`, { id: `${turn.runId}/${call.step}/${call.idx}` });
+    point('after tool');
+    return { value: 'done' };
+  },
+});
+
+/** Takes the whole process with it, every time. */
+const boom = defineTool({
+  name: 'boom',
+  description: 'Die.',
+  effect: 'pure',
+  params: z.strictObject({}),
+  // oxlint-disable-next-line require-await -- asynchronous by contract
+  async run() {
+    appendFileSync(task.killed, `${JSON.stringify({ name: 'boom' })}\n`);
+    process.kill(process.pid, 'SIGKILL');
+    for (;;);
+  },
+});
+
+function post(url: string, body: object): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const posting = request(url, { method: 'POST' }, (response) => response.resume().on('end', resolve));
+    posting.on('error', reject).end(JSON.stringify(body));
+  });
+}
+
+const channel = loopbackPost(`${task.receiver}/message`);
+const sending = {
+  name: 'loopback',
+  async send(...[message, signal]: Parameters<typeof channel.send>) {
+    point('before delivery');
+    const result = await channel.send(message, signal);
+    point('after delivery');
+    return result;
+  },
+};
+
+// A stopwatch that leaps makes every batch full after one command.
+let leaps = 0;
+const clock: Clock = {
+  now: () => Date.now(),
+  elapsed: () => (task.alone ? (leaps += 10) : performance.now()),
+  after(ms, work) {
+    const timer = setTimeout(work, ms);
+    return () => clearTimeout(timer);
+  },
+};
+
+const gateway = await startGateway(readConfig(config, 'crash', {}).config, {
+  clock,
+  stateDir: task.stateDir,
+  script,
+  channels: [sending],
+  tools: [act, boom],
+  warn: (message) => process.stderr.write(`${message}\n`),
+});
+
+// The operations: those not acknowledged yet, in order ----------------------------------------------------------------------
+
+const acks = new Map<string, string>();
+if (existsSync(task.acked)) {
+  for (const line of readFileSync(task.acked, 'utf8').split('\n').filter(Boolean)) {
+    const { op, runId } = JSON.parse(line) as { op: string; runId: string };
+    acks.set(op, runId);
+  }
+}
+
+async function perform(op: Op): Promise<string> {
+  switch (op.do) {
+    case 'message': {
+      const origin = { channel: op.channel, peer: { kind: op.kind, id: op.peer } };
+      return (await gateway.receive({ origin, text: op.text, messageId: op.id, ...(op.mode ? { mode: op.mode } : {}) })).runId;
+    }
+    case 'reset':
+      await gateway.engine.reset(op.key).catch(() => undefined); // not opened yet: nothing to reset
+      return '';
+    case 'abort':
+      await gateway.engine.abort(acks.get(op.of)!, 'the test says so').catch(() => undefined); // a mutant may have lost it
+      return '';
+  }
+}
+
+const queue = task.ops.filter((op) => !acks.has(op.id));
+async function worker(): Promise<void> {
+  for (let op = queue.shift(); op; op = queue.shift()) {
+    const runId = await perform(op);
+    acks.set(op.id, runId);
+    appendFileSync(task.acked, `${JSON.stringify({ op: op.id, runId })}\n`);
+  }
+}
+await Promise.all(Array.from({ length: task.parallel }, worker));
+
+// Everything must come to its end by itself -----------------------------------------------------------------------------------
+
+const open = {
+  name: 'open work',
+  *body(t: Reading) {
+    return (yield* t.one<{ n: number }>(
+      `SELECT (SELECT count(*) FROM runs WHERE ended_at IS NULL) + (SELECT count(*) FROM exchanges WHERE end_reason IS NULL)
+            + (SELECT count(*) FROM deliveries WHERE state IN ('pending', 'sending')) AS n`,
+    ))!.n;
+  },
+};
+const drained = new Promise<void>((resolve, reject) => {
+  const late = setTimeout(() => reject(new Error('not everything came to its end within 10 s')), 10_000);
+  const look = async () => {
+    if ((await gateway.store.read(open, {})) > 0) return;
+    clearTimeout(late);
+    resolve();
+  };
+  gateway.bus.subscribe({ wants: () => true, deliver: look, reset() {}, failed: reject });
+  void look();
+});
+await drained;
+await gateway.close();
+process.stdout.write(JSON.stringify(points));
