@@ -1,20 +1,20 @@
 // State directories with many sessions in them, made by bulk inserts into the real schema.
-import { copyFileSync, mkdirSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { openDatabase } from '../src/store/sqlite/database.ts';
 import { databaseName } from '../src/store/sqlite/open.ts';
 
-/** Agents of most sessions, and agents that have hardly any. */
+/** So many agents that have most of the sessions (`a0` …), and as many that have hardly any (`rare0` …). */
 export const agentCount = 20;
 /** Transcripts with this many entries; all others have two. */
 export const longTranscript = 400;
 export const longSessions = 20;
 export const startOfTime = 1_700_000_000_000;
 
-/** The caller of most lists: a main session that spawned every twentieth session. */
+/** The caller of most lists: a main session whose agent has half of all sessions, and that spawned every fifth. */
 export const callerKey = 'agent:a0:main';
 export const rareCallerKey = 'agent:rare0:main';
-/** A chat, one per number from 100 on; those below are callers and sessions with long transcripts. */
+/** The chats of `makeChats`, and the few sessions with a long transcript that every state has. */
 export const chatKey = (n: number) => `agent:a1:chat-${n}`;
 export const longKey = (n: number) => `agent:a1:long-${n}`;
 
@@ -36,10 +36,10 @@ export function makeState(directory: string, sessions: number): void {
     made AS (
       SELECT n, 1 + (n * ${stride}) % ${sessions} AS pos,
         CASE WHEN n = 1 THEN 'a0' WHEN n = 2 THEN 'rare0' WHEN n BETWEEN 10 AND ${9 + longSessions} THEN 'a1'
-             WHEN n % ${tenth} = 57 THEN 'rare' || (n / ${tenth}) ELSE 'a' || (n % ${agentCount}) END AS agent,
+             WHEN n % ${tenth} = 57 THEN 'rare' || (n / ${tenth}) WHEN n % 2 = 0 THEN 'a0' ELSE 'a' || (n % ${agentCount}) END AS agent,
         CASE WHEN n IN (1, 2) THEN 'main' WHEN n % ${tenth} = 53 THEN 'cron' WHEN n % ${tenth} = 47 THEN 'hook'
              WHEN n % 3 = 0 AND n > 99 THEN 'group' ELSE 'other' END AS kind,
-        CASE WHEN n > 99 AND (n % 20 = 7 OR n % ${tenth} = 47) THEN 1 END AS parent,
+        CASE WHEN n > 99 AND (n % 5 = 2 OR n % ${tenth} = 47) THEN 1 END AS parent,
         CASE WHEN n IN (1, 2) THEN 3 WHEN n <= 99 THEN 0 WHEN n % 10 < 7 THEN 0 ELSE n % 10 - 6 END AS level
       FROM numbers
     )
@@ -81,11 +81,6 @@ export function makeChats(directory: string, chats: number): void {
     PRAGMA wal_checkpoint(TRUNCATE)
   `);
   connection.close();
-}
-
-export function copyState(from: string, to: string): void {
-  mkdirSync(to, { recursive: true, mode: 0o700 });
-  copyFileSync(join(from, databaseName), join(to, databaseName));
 }
 
 /** Text of about so many characters from 5,000 made-up words, a few of them frequent. */

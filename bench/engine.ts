@@ -1,13 +1,14 @@
 // The engine on a real disk, beside the raw limits of the same disk in the same run.
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
+import type { Query } from '../src/store/contract.ts';
 import { openDatabase } from '../src/store/sqlite/database.ts';
 import { databaseName } from '../src/store/sqlite/open.ts';
 import { Search } from '../src/store/sqlite/search.ts';
-import { inChild, type PagesReport } from './child.ts';
-import { chatKey, copyState, longKey, longSessions, makeChats, makeState, startOfTime, writeText } from './data.ts';
+import { inChild, type PagesReport, type RecoverReport } from './child.ts';
+import { chatKey, longKey, longSessions, makeChats, makeState, startOfTime, writeText } from './data.ts';
 import { median, percent, progress, rate, table, whole } from './measure.ts';
 import { grouped, record, replay, type Written } from './raw.ts';
 import { acceptance, start } from './setting.ts';
@@ -73,7 +74,7 @@ let copies = 0;
 /** A fresh copy of a state directory, removed after use. */
 async function onCopy<R>(directory: string, base: string, work: (stateDir: string) => Promise<R> | R): Promise<R> {
   const stateDir = join(directory, `copy-${copies++}`);
-  copyState(base, stateDir);
+  cpSync(base, stateDir, { recursive: true });
   try {
     return await work(stateDir);
   } finally {
@@ -105,7 +106,7 @@ async function appends(directory: string, base: string, size: number): Promise<L
       }),
     );
   }
-  const share = median(engine) / median(raw);
+  const share = median(engine.map((perSecond, round) => perSecond / raw[round]!));
   return {
     name: `durable appends, ${size === 300 ? '300 bytes' : '4 kB'}, 16 at once`,
     measured: `${whole(median(engine))} /s`,
@@ -129,7 +130,8 @@ async function runs(directory: string, base: string): Promise<Line[]> {
     return all;
   });
   const commits = grouped(written, 16);
-  const raw: number[] = [];
+  const oneRow = Array.from({ length: 2_000 }, (_, n) => [rowOf(n)]);
+  const [single, raw]: [number[], number[]] = [[], []];
   const cases = [
     { name: '1 in flight', inFlight: 1, count: 1_600, key: chatKey, engine: [] as number[] },
     { name: '16 in flight', inFlight: 16, count: 4_800, key: chatKey, engine: [] as number[] },
@@ -144,6 +146,7 @@ async function runs(directory: string, base: string): Promise<Line[]> {
   ];
   for (let round = 0; round < rounds; round++) {
     progress(`engine: runs, round ${round + 1} of ${rounds}`);
+    single.push(await onCopy(directory, base, (stateDir) => replay(stateDir, oneRow)));
     raw.push(await onCopy(directory, base, (stateDir) => replay(stateDir, commits)));
     for (const one of cases)
       one.engine.push(
@@ -162,13 +165,18 @@ async function runs(directory: string, base: string): Promise<Line[]> {
   const limit = median(raw) * 16;
   const most = (commits.length * 16) / written.length;
   lines.push({
+    name: 'raw commits, one row in each',
+    measured: `${whole(median(single))} /s`,
+    beside: 'what the disk gives',
+  });
+  lines.push({
     name: 'raw commits, the rows of 16 runs in each',
     measured: `${whole(median(raw))} /s`,
     beside: `${most} commits for each 16 runs`,
   });
   for (const { name, inFlight, engine } of cases) {
     const perSecond = median(engine);
-    const share = perSecond / limit;
+    const share = median(engine.map((one, round) => one / (raw[round]! * 16)));
     lines.push({
       name: `complete runs, ${name}`,
       measured: `${whole(perSecond)} /s`,
@@ -179,6 +187,11 @@ async function runs(directory: string, base: string): Promise<Line[]> {
   return lines;
 }
 
+function rowOf(n: number): Query {
+  const sql = `INSERT INTO feed (session_pk, kind, ref_pk, level, at) VALUES (?, 'entry', ?, 0, ?)`;
+  return { sql, params: [1, n, startOfTime], want: 'run' };
+}
+
 async function recovery(directory: string, base: string): Promise<Line[]> {
   const lines: Line[] = [];
   for (const lanes of ['one', 'many']) {
@@ -187,18 +200,20 @@ async function recovery(directory: string, base: string): Promise<Line[]> {
     await onCopy(directory, base, async (stateDir) => {
       const filler = await inChild<{ perSecond: number }>('fill', stateDir, lanes);
       await filler.kill();
-      const taken: number[] = [];
-      for (let round = 0; round < rounds; round++) {
-        const again = await inChild<{ readyMs: number }>('recover', stateDir);
-        taken.push(again.report.readyMs);
-        await again.kill();
-      }
+      const reports: RecoverReport[] = [];
+      for (let round = 0; round < rounds; round++)
+        await onCopy(directory, stateDir, async (killed) => {
+          const again = await inChild<RecoverReport>('recover', killed);
+          reports.push(again.report);
+          await again.kill();
+        });
+      const readyMs = median(reports.map((report) => report.readyMs));
       lines.push({
         name: `ready after SIGKILL, 10,000 queued in ${where}`,
-        measured: `${whole(median(taken))} ms`,
-        beside: `accepted at ${whole(filler.report.perSecond)} /s, 16 at once`,
+        measured: `${whole(readyMs)} ms`,
+        beside: `accepted at ${whole(filler.report.perSecond)} /s, then run at ${whole(median(reports.map((report) => report.perSecond)))} /s`,
         target: '< 1 s',
-        reached: median(taken) < 1_000,
+        reached: readyMs < 1_000,
       });
     });
   }

@@ -19,10 +19,13 @@ import { scriptedModel, type Script } from './runtime/scripted.ts';
 import { createInbound, type InboundMessage } from './session/inbound.ts';
 import type { Store } from './store/contract.ts';
 import { lockState } from './store/sqlite/lock.ts';
+import { startIndexer } from './store/sqlite/indexer.ts';
 import { openSqliteStore } from './store/sqlite/open.ts';
+import { Search } from './store/sqlite/search.ts';
 import { allTools } from './tools/all.ts';
 import type { Tool } from './tools/define.ts';
 import { createInvoker } from './tools/invoke.ts';
+import { sessionsSearch } from './tools/sessions-search.ts';
 
 export interface GatewayOptions {
   stateDir: string;
@@ -90,7 +93,14 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
   // 3. events, published after their commit
   const bus = createBus(store);
 
-  // 4. the engine; its runner is made below, from the tools that need the engine
+  // 4. the words of transcripts, indexed beside the store by a thread of its own
+  const search = new Search(stateDir);
+  const indexer = startIndexer(stateDir, (error) => warn(`search index stopped: ${error.message}`));
+  const undoIndexing = store.onCommit((events) => {
+    if (events.some((event) => event.kind === 'entry')) indexer.wake();
+  });
+
+  // 5. the engine; its runner is made below, from the tools that need the engine
   let runner: Runner | undefined;
   const engine = new Engine(
     {
@@ -104,6 +114,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
         subagent: config.agents.defaults.subagents.maxConcurrent,
         cron: 4,
       },
+      keepMs: config.store.keepDays * 86_400_000,
       host: { bootId: newId(), pid: process.pid, name: hostname() },
       warn,
       ...(options.onDelta ? { onDelta: options.onDelta } : {}),
@@ -111,9 +122,9 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     world,
   );
 
-  // 5. tools, and 6. the runtime that calls them
+  // 6. tools, and 7. the runtime that calls them
   const { maxPingPongTurns } = config.session.agentToAgent;
-  const invoker = createInvoker([...allTools, ...(options.tools ?? [])], {
+  const invoker = createInvoker([...allTools, sessionsSearch(search), ...(options.tools ?? [])], {
     store,
     engine,
     now: () => clock.now(),
@@ -125,11 +136,11 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     invoker,
   );
 
-  // 7. the way out
+  // 8. the way out
   const channels = new Map((options.channels ?? []).map((channel) => [channel.name, channel]));
   const outbox = new Outbox({ store, clock, world, channels, warn });
 
-  // 8. the way in
+  // 9. the way in
   const receive = createInbound({ routes, engine, now: () => clock.now(), newId, channelLevels: config.classification.channels });
 
   await engine.start(mainSessions(world));
@@ -146,6 +157,9 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
       await engine.close(graceMs);
       await outbox.close();
       bus.close();
+      undoIndexing();
+      await indexer.close();
+      search.close();
       await store.close();
       unlock();
     },

@@ -196,6 +196,9 @@ export const Config = z.strictObject({
     .meta({ notYet: true }),
   store: z
     .strictObject({
+      keepDays: z.int().min(1).default(30).meta({
+        description: 'how long the feed, ended runs and settled deliveries are kept; transcripts stay until their session is deleted',
+      }),
       durability: z
         .enum(['full', 'normal'])
         .default('full')

@@ -9,6 +9,8 @@ import { messageOf, type EntryBody } from '../store/views.ts';
 import { accept, type Accepted, type AcceptArgs } from './accept.ts';
 import type { Ending } from './end.ts';
 import type { EngineCommand } from './feed.ts';
+import { sweepFlows } from './flows.ts';
+import { purgeSome } from './retention.ts';
 import type { PendingCall, PromptMessage, Runner, Turn } from './runner.ts';
 import {
   absorbSteer,
@@ -44,6 +46,8 @@ export interface EngineParts {
   newId(): string;
   runner(agentId: string): Runner;
   caps: Record<RunClass, number>;
+  /** How long the feed, ended runs and settled deliveries are kept; for ever without it. */
+  keepMs?: number;
   host: { bootId: string; pid: number; name: string };
   /** Told what an operator should know. */
   warn(message: string): void;
@@ -71,6 +75,8 @@ class Stopped {
 
 /** Timers are set again at least this often, so that a clock that jumps is noticed. */
 const longestSleepMs = 5_000;
+/** With nothing due, this often is enough for what only gets old. */
+const idleSweepMs = 60_000;
 
 export class Engine {
   private readonly parts: EngineParts;
@@ -219,7 +225,6 @@ export class Engine {
       .write(this.commands.claim, { owner: this.owner, free, suspectLive, now: this.parts.clock.now() }, { urgent: true })
       .then((claims) => {
         for (const claim of claims) this.begin(claim);
-        if (claims.length > 0) this.pumpAgain = true;
       })
       .catch((thrown: unknown) => {
         if (this.running) this.parts.warn(`runs could not be claimed: ${reasonOf(thrown)}`);
@@ -361,13 +366,20 @@ export class Engine {
     const { store, clock } = this.parts;
     const turn = async () => {
       while ((await store.write(sweepWaits, { now: clock.now() }, { urgent: true })) > 0);
+      while ((await store.write(sweepFlows, { now: clock.now() }, { urgent: true })) > 0);
+      while ((await store.write(purgeSome, { now: clock.now(), keepMs: this.parts.keepMs ?? Infinity }, { urgent: true })) > 0);
       const next = await store.read(nextDue, {});
       if (!this.running) return;
       if (next.startable !== null && next.startable <= clock.now()) this.pump();
-      const due = Math.min(next.wait ?? Infinity, next.startable !== null && next.startable > clock.now() ? next.startable : Infinity);
-      if (due === Infinity) return;
+      const due = Math.min(
+        next.flow ?? Infinity,
+        next.wait ?? Infinity,
+        next.startable !== null && next.startable > clock.now() ? next.startable : Infinity,
+      );
       this.cancelSweep();
-      this.cancelSweep = clock.after(Math.min(Math.max(due - clock.now(), 1), longestSleepMs), () => this.sweep());
+      this.cancelSweep = clock.after(Math.min(Math.max(due - clock.now(), 1), due === Infinity ? idleSweepMs : longestSleepMs), () =>
+        this.sweep(),
+      );
     };
     turn().catch((thrown: unknown) => {
       if (!this.running) return;
@@ -431,14 +443,15 @@ const promptTail: ReadQuery<{ sessionPk: number; limit: number }, PromptMessage[
   },
 };
 
-const nextDue: ReadQuery<object, { wait: number | null; startable: number | null }> = {
+const nextDue: ReadQuery<object, { wait: number | null; flow: number | null; startable: number | null }> = {
   name: 'next due',
   *body(t) {
     const wait = yield* t.one<{ at: number }>('SELECT due_at AS at FROM waits ORDER BY due_at LIMIT 1');
     const startable = yield* t.one<{ at: number }>(
       'SELECT not_before AS at FROM runs WHERE not_before IS NOT NULL AND ready_pos IS NOT NULL ORDER BY not_before LIMIT 1',
     );
-    return { wait: wait?.at ?? null, startable: startable?.at ?? null };
+    const flow = yield* t.one<{ at: number }>('SELECT due_at AS at FROM exchanges WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1');
+    return { wait: wait?.at ?? null, flow: flow?.at ?? null, startable: startable?.at ?? null };
   },
 };
 

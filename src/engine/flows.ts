@@ -6,7 +6,7 @@ import type { ExchangeRow, RunRow, SessionRow } from '../store/rows.ts';
 import { announceContext, replyContext } from './contexts.ts';
 import { deliverAnnounce } from './deliver.ts';
 import type { Ending } from './end.ts';
-import { noteExchange, type Tx } from './feed.ts';
+import { noteExchange, type EngineCommand, type Tx } from './feed.ts';
 import { derivedId } from './ids.ts';
 import { passText } from './policy.ts';
 import { insertRun } from './queue.ts';
@@ -167,5 +167,23 @@ function* save(t: Tx, exchange: ExchangeRow, dueAt: number | null): Body<void> {
     exchange.pk,
   );
 }
+
+/** A flow whose time is over: one that still has a turn to come is given more, one that has none is ended and said to have failed. */
+export const sweepFlows: EngineCommand<{ now: number }, number> = {
+  name: 'sweep flows',
+  *body(t, { now }) {
+    const due = yield* t.all<ExchangeRow>('SELECT * FROM exchanges WHERE due_at <= ? ORDER BY due_at LIMIT 50', now);
+    for (const exchange of due) {
+      const open = yield* t.one(
+        'SELECT 1 FROM exchange_turns JOIN runs ON runs.pk = run_pk WHERE exchange_pk = ? AND ended_at IS NULL',
+        exchange.pk,
+      );
+      const target = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', exchange.tgt_session_pk))!;
+      if (open) yield* t.run('UPDATE exchanges SET due_at = ? WHERE pk = ?', now + flowDueMs, exchange.pk);
+      else yield* finish(t, exchange, target, 'failed', 'nothing was left that could advance it', now);
+    }
+    return due.length;
+  },
+};
 
 const isAlive = (session: SessionRow) => session.current === 1 && session.state === 'live';

@@ -107,8 +107,9 @@ class Reader {
       return;
     }
     // Cleared before handing over: what commits meanwhile is offered again, and older than the cursor is dropped below.
-    if (page.events.length < pageSize) this.behind = false;
+    if (!page.more) this.behind = false;
     await this.handOver(page.events);
+    this.cursor = Math.max(this.cursor ?? 0, page.last);
   }
 
   private async handOver(events: FeedEvent[]): Promise<void> {
@@ -130,15 +131,19 @@ interface FeedRow {
   at: number;
 }
 
-const feedAfter: ReadQuery<{ cursor: number; limit: number }, { events: FeedEvent[]; reset: boolean; oldest: number }> = {
+const feedAfter: ReadQuery<
+  { cursor: number; limit: number },
+  { events: FeedEvent[]; reset: boolean; oldest: number; last: number; more: boolean }
+> = {
   name: 'feed',
   *body(t, { cursor, limit }) {
     const oldest = (yield* t.one<{ pos: number }>('SELECT pos FROM feed ORDER BY pos LIMIT 1'))?.pos ?? cursor + 1;
-    if (cursor + 1 < oldest && cursor > 0) return { events: [], reset: true, oldest };
+    if (cursor + 1 < oldest && cursor > 0) return { events: [], reset: true, oldest, last: cursor, more: false };
     const rows = yield* t.all<FeedRow>('SELECT * FROM feed WHERE pos > ? ORDER BY pos LIMIT ?', cursor, limit);
     const events: FeedEvent[] = [];
     for (const row of rows) {
-      const session = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', row.session_pk))!;
+      const session = yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', row.session_pk);
+      if (!session) continue; // deleted and forgotten
       const common = happened(session, row.pos, row.at);
       switch (row.kind) {
         case 'entry': {
@@ -150,7 +155,8 @@ const feedAfter: ReadQuery<{ cursor: number; limit: number }, { events: FeedEven
           break;
         }
         case 'run': {
-          const run = (yield* t.one<RunRow>('SELECT * FROM runs WHERE pk = ?', row.ref_pk))!;
+          const run = yield* t.one<RunRow>('SELECT * FROM runs WHERE pk = ?', row.ref_pk);
+          if (!run) break; // forgotten already
           const state = row.state as RunState;
           events.push({
             ...common,
@@ -165,7 +171,8 @@ const feedAfter: ReadQuery<{ cursor: number; limit: number }, { events: FeedEven
           events.push({ ...common, kind: 'session', change: row.state as 'changed' });
           break;
         case 'exchange': {
-          const exchange = (yield* t.one<ExchangeRow>('SELECT * FROM exchanges WHERE pk = ?', row.ref_pk))!;
+          const exchange = yield* t.one<ExchangeRow>('SELECT * FROM exchanges WHERE pk = ?', row.ref_pk);
+          if (!exchange) break; // forgotten already
           events.push({
             ...common,
             kind: 'exchange',
@@ -177,7 +184,8 @@ const feedAfter: ReadQuery<{ cursor: number; limit: number }, { events: FeedEven
           break;
         }
         case 'delivery': {
-          const delivery = (yield* t.one<DeliveryRow>('SELECT * FROM deliveries WHERE pk = ?', row.ref_pk))!;
+          const delivery = yield* t.one<DeliveryRow>('SELECT * FROM deliveries WHERE pk = ?', row.ref_pk);
+          if (!delivery) break; // forgotten already
           events.push({
             ...common,
             kind: 'delivery',
@@ -193,6 +201,6 @@ const feedAfter: ReadQuery<{ cursor: number; limit: number }, { events: FeedEven
           throw new InterlaneError('INTERNAL', `feed holds an unknown kind ${JSON.stringify(row.kind)}`);
       }
     }
-    return { events, reset: false, oldest };
+    return { events, reset: false, oldest, last: rows.at(-1)?.pos ?? cursor, more: rows.length === limit };
   },
 };

@@ -32,6 +32,7 @@ export const migrations: string[] = [
   CREATE INDEX sessions_kind ON sessions (kind, level, last_pos) WHERE current = 1 AND state = 'live';
   CREATE INDEX sessions_agent_kind ON sessions (agent, kind, level, last_pos) WHERE current = 1 AND state = 'live';
   CREATE INDEX sessions_children ON sessions (parent_pk, level, last_pos) WHERE current = 1 AND state = 'live';
+  CREATE INDEX sessions_deleted ON sessions (pk) WHERE state = 'deleted';
   CREATE INDEX sessions_archive ON sessions (archive_at) WHERE archive_at IS NOT NULL;
 
   CREATE TABLE entries (
@@ -45,6 +46,7 @@ export const migrations: string[] = [
     taint INTEGER NOT NULL, provenance TEXT NOT NULL, merge_key TEXT NOT NULL, text TEXT NOT NULL, context TEXT,
     state TEXT NOT NULL DEFAULT 'queued', reason TEXT, entry_seq INTEGER, at INTEGER NOT NULL
   ) STRICT;
+  CREATE INDEX inputs_session ON inputs (session_pk);
   CREATE INDEX inputs_run ON inputs (run_pk);
 
   -- The lane is the key: at most one run of it is active (I3), and only its head can be claimed (ready_pos).
@@ -107,6 +109,8 @@ export const migrations: string[] = [
   ) STRICT;
   CREATE INDEX deliveries_open ON deliveries (dest_key, pk) WHERE state IN ('pending', 'sending');
   CREATE INDEX deliveries_due ON deliveries (due_at) WHERE state = 'pending';
+  CREATE INDEX deliveries_settled ON deliveries (first_at) WHERE state IN ('sent', 'failed', 'dead');
+  CREATE INDEX deliveries_session ON deliveries (session_pk);
   CREATE INDEX deliveries_sending ON deliveries (owner) WHERE state = 'sending';
 
   -- The order of everything that happened; a cursor is a position in it.

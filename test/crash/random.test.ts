@@ -38,7 +38,7 @@ describe(`${kills} kills under mixed load, seed ${seed}`, () => {
         while (done < kills) {
           done += killsPerRound;
           const ops = mixedLoad(random, 30);
-          const dieAt = Array.from({ length: killsPerRound }, () => 8 + Math.floor(random() * 60));
+          const dieAt = Array.from({ length: killsPerRound }, () => 8 + Math.floor(random() * 140));
           const { violations, kills: where, phases } = await crash(receiver, ops, dieAt, { parallel: 6 });
           for (const violation of violations) found.push(`killed at ${dieAt.join(', ')} (${where.join('; ')}): ${violation}`);
           const ending = where.filter((kill) => /before commit of .*end run/.test(kill)).map(() => 'ending');

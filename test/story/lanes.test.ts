@@ -826,9 +826,8 @@ describe('archive and delete', () => {
     expect(third.sessionId).not.toBe(first.sessionId);
     await lanes.ended('third');
     expect(await lanes.transcript(key)).toEqual(['user: third', 'assistant: re: third']);
-    expect(await lanes.rows('SELECT life, current, state, label FROM sessions WHERE key = ? ORDER BY life', key)).toEqual([
-      { life: 1, current: 0, state: 'deleted', label: null },
-      { life: 2, current: 1, state: 'live', label: 'lunch' },
+    expect(await lanes.rows('SELECT id, state, label FROM sessions WHERE key = ? AND current = 1', key)).toEqual([
+      { id: 's2', state: 'live', label: 'lunch' },
     ]);
   });
 
@@ -896,7 +895,7 @@ describe('a restart', () => {
     await asleepAgain;
     again.clock.advance(60_000);
     expect(await again.ended(run, queued)).toEqual(['ok: slept', 'ok: re: queued']);
-    await again.event((event) => event.kind === 'delivery' && event.state === 'sent');
+    await again.outgoing();
     expect(await again.transcript()).toEqual([
       'user: nap',
       'assistant: ',

@@ -1,0 +1,82 @@
+// What may be forgotten: everything of a deleted session, and the traces of work that ended long ago. In small transactions.
+import type { Body } from '../store/contract.ts';
+import type { EngineCommand, Tx } from './feed.ts';
+
+const rowsAtOnce = 200;
+
+/** Removes a little of what is due and answers how much; call until it says 0. Never touches a run with something open. */
+export const purgeSome: EngineCommand<{ now: number; keepMs: number }, number> = {
+  name: 'purge',
+  *body(t, { now, keepMs }) {
+    const gone = yield* t.one<{ pk: number }>(`SELECT pk FROM sessions WHERE state = 'deleted' ORDER BY pk LIMIT 1`);
+    if (gone) return yield* purgeSession(t, gone.pk);
+    if (keepMs === Infinity) return 0;
+    const before = now - keepMs;
+    return (yield* purgeFeed(t, before)) + (yield* purgeRuns(t, before)) + (yield* purgeDeliveries(t, before));
+  },
+};
+
+/** A deleted session's text goes first; its row goes last, when nothing points to it any more. */
+function* purgeSession(t: Tx, pk: number): Body<number> {
+  const open = yield* t.one(
+    `SELECT 1 FROM runs WHERE session_pk = ? AND ended_at IS NULL UNION ALL SELECT 1 FROM exchanges WHERE end_reason IS NULL AND (tgt_session_pk = ? OR req_session_pk = ?) LIMIT 1`,
+    pk,
+    pk,
+    pk,
+  );
+  if (open) return 0;
+  for (const table of ['entries', 'inputs', 'feed', 'deliveries', 'runs']) {
+    const column = table === 'feed' ? 'pos' : 'pk';
+    const { changes } = yield* t.run(
+      `DELETE FROM ${table} WHERE ${column} IN (SELECT ${column} FROM ${table} WHERE session_pk = ? LIMIT ?)`,
+      pk,
+      rowsAtOnce,
+    );
+    if (changes > 0) return changes;
+  }
+  yield* t.run('DELETE FROM exchange_turns WHERE exchange_pk IN (SELECT pk FROM exchanges WHERE tgt_session_pk = ?)', pk);
+  yield* t.run('DELETE FROM exchanges WHERE tgt_session_pk = ?', pk);
+  return (yield* t.run('DELETE FROM sessions WHERE pk = ?', pk)).changes;
+}
+
+/** Oldest first, so that a cursor that is too old is seen to be: what is left is always the end of the feed. */
+function* purgeFeed(t: Tx, before: number): Body<number> {
+  const newest = yield* t.one<{ pos: number }>('SELECT max(pos) AS pos FROM feed');
+  const old = yield* t.all<{ pos: number; at: number }>('SELECT pos, at FROM feed ORDER BY pos LIMIT ?', rowsAtOnce);
+  const stop = old.findIndex((row) => row.at >= before || row.pos === newest?.pos);
+  const last = (stop < 0 ? old : old.slice(0, stop)).at(-1);
+  return last ? (yield* t.run('DELETE FROM feed WHERE pos <= ?', last.pos)).changes : 0;
+}
+
+/** An idempotency key stays valid as long as its run, so they go together. */
+function* purgeRuns(t: Tx, before: number): Body<number> {
+  const old = yield* t.all<{ pk: number }>(
+    `SELECT pk FROM runs WHERE ended_at < ?
+     AND NOT EXISTS (SELECT 1 FROM exchanges JOIN exchange_turns ON exchange_pk = exchanges.pk WHERE exchange_turns.run_pk = runs.pk AND end_reason IS NULL)
+     AND NOT EXISTS (SELECT 1 FROM waits WHERE target_run_pk = runs.pk)
+     ORDER BY ended_at LIMIT ?`,
+    before,
+    rowsAtOnce,
+  );
+  for (const { pk } of old) {
+    for (const sql of [
+      'DELETE FROM tool_calls WHERE run_pk = ?',
+      'DELETE FROM idempotency WHERE run_pk = ?',
+      'DELETE FROM inputs WHERE run_pk = ?',
+      'DELETE FROM exchange_turns WHERE run_pk = ?',
+      'DELETE FROM runs WHERE pk = ?',
+    ]) {
+      yield* t.run(sql, pk);
+    }
+  }
+  return old.length;
+}
+
+function* purgeDeliveries(t: Tx, before: number): Body<number> {
+  const { changes } = yield* t.run(
+    `DELETE FROM deliveries WHERE pk IN (SELECT pk FROM deliveries WHERE state IN ('sent', 'failed', 'dead') AND first_at < ? ORDER BY first_at LIMIT ?)`,
+    before,
+    rowsAtOnce,
+  );
+  return changes;
+}

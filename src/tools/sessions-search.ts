@@ -1,0 +1,52 @@
+// sessions_search: words in the transcripts the caller may read.
+import { z } from 'zod';
+import { listSessions } from '../engine/lists.ts';
+import { listScope } from '../rules/decide.ts';
+import { passesFilter } from '../rules/visibility.ts';
+import type { Search, SearchedEntry } from '../store/sqlite/search.ts';
+import { levelName, levelRank } from '../store/views.ts';
+import { defineTool, type Tool } from './define.ts';
+
+/** A caller who sees no more sessions than this is searched by naming them, at a cost that others do not change. */
+const mostNamed = 500;
+
+export function sessionsSearch(search: Search): Tool {
+  return defineTool({
+    name: 'sessions_search',
+    description: 'Find messages by words, in the sessions you can reach.',
+    effect: 'pure',
+    params: z.strictObject({
+      query: z.string().min(1).max(1000).describe('words that must all occur'),
+      limit: z.number().min(1).optional().describe('at most this many hits (default 20, at most 100)'),
+    }),
+    async run(context, args) {
+      const scope = listScope(context.world, context.caller, context.world.agents.byId.keys());
+      const reachable = await context.store.read(listSessions, { scope, callerPk: context.session.pk, limit: mostNamed + 1 });
+      const sessions = reachable.length <= mostNamed ? { sessions: reachable.map((row) => row.pk) } : {};
+      const level = levelRank(context.caller.facts.taint);
+      const keys = new Map<number, { key: string; level: number }>();
+      // Asked for every match before it is counted or ranked: what is hidden changes nothing in the answer.
+      const readable = (entry: SearchedEntry) => {
+        const viewed = { key: entry.sessionKey, agent: entry.agent, spawnedBy: entry.spawnedBy ?? undefined };
+        const own = entry.sessionKey === context.session.key;
+        const seen =
+          entry.live === 1 &&
+          entry.role !== 'toolResult' &&
+          entry.taint <= level &&
+          passesFilter(scope.filter, viewed) &&
+          (own || scope.levels.includes(levelName(entry.level)));
+        if (!seen) return undefined;
+        keys.set(entry.sessionPk, { key: entry.sessionKey, level: entry.level });
+        return entry.text;
+      };
+      const answer = search.search({ text: args.query, limit: Math.min(Math.floor(args.limit ?? 20), 100), ...sessions, readable });
+      const found = answer.found.map(({ sessionPk, seq, at, snippet }) => ({ sessionKey: keys.get(sessionPk)!.key, seq, at, snippet }));
+      const notes = {
+        ...(answer.truncated ? { truncated: true } : {}),
+        ...(answer.indexedTo < answer.latest ? { note: 'the newest messages may not be indexed yet' } : {}),
+      };
+      const taint = Math.max(0, ...answer.found.map((hit) => keys.get(hit.sessionPk)!.level));
+      return { value: { count: found.length, scope: scope.visibility, found, ...notes }, taint };
+    },
+  });
+}

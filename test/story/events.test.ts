@@ -1,0 +1,397 @@
+// What happened, as subscribers hear it: in one order, each event once, after its commit, whenever and wherever they come in.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import * as fc from 'fast-check';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { loopbackTo } from '../../src/channels/loopback/loopback.ts';
+import { Config } from '../../src/config/schema.ts';
+import type { Clock } from '../../src/engine/engine.ts';
+import { startGateway, type Gateway } from '../../src/gateway.ts';
+import type { FeedEvent } from '../../src/protocol/event.ts';
+import { Script } from '../../src/runtime/scripted.ts';
+import type { Store, Value } from '../../src/store/contract.ts';
+
+const stillClock: Clock = { now: () => 1_800_000_000_000, elapsed: () => 0, after: () => () => {} };
+
+const config = Config.parse({
+  agents: { list: [{ id: 'ana', default: true }, { id: 'bo' }] },
+  session: { dmScope: 'per-peer', agentToAgent: { maxPingPongTurns: 2 } },
+  tools: { sessions: { visibility: 'all' }, agentToAgent: { enabled: true } },
+});
+
+const script = Script.parse([
+  { agent: 'ana', when: 'Reply from', steps: [{ say: 'and?' }] },
+  {
+    agent: 'ana',
+    when: 'ask',
+    steps: [{ calls: [{ tool: 'sessions_send', args: { sessionKey: 'agent:bo:main', message: 'hello' } }] }, { say: 'asked' }],
+  },
+  { agent: 'ana', when: 'fail', steps: [{ fail: 'no' }] },
+  { agent: 'bo', when: 'exchange with', steps: [{ say: 'ANNOUNCE_SKIP' }] },
+  { steps: [{ say: 're: {{input}}' }] },
+]);
+
+async function open(stateDir = mkdtempSync(join(tmpdir(), 'interlane-events-'))): Promise<{ gateway: Gateway; stateDir: string }> {
+  const gateway = await startGateway(config, { stateDir, script, clock: stillClock, channels: [loopbackTo(() => {})] });
+  onTestFinished(async () => {
+    await gateway.close();
+    rmSync(stateDir, { recursive: true, force: true });
+  });
+  return { gateway, stateDir };
+}
+
+async function write(gateway: Gateway, text: string, from = 'you'): Promise<string> {
+  return (await gateway.receive({ origin: { channel: 'loopback', peer: { kind: 'direct', id: from } }, text })).runId;
+}
+
+function rows<T>({ gateway }: { gateway: Gateway }, sql: string, ...params: Value[]): Promise<T[]> {
+  const query: Parameters<Store<never>['read']>[0] = {
+    name: 'test',
+    *body(t) {
+      return yield* t.all<T>(sql, ...params);
+    },
+  };
+  return gateway.store.read(query, {}) as Promise<T[]>;
+}
+
+const positions = async (one: { gateway: Gateway }) =>
+  (await rows<{ pos: number }>(one, 'SELECT pos FROM feed ORDER BY pos')).map(({ pos }) => pos);
+
+/** Collects what a subscriber hears. `through(pos)` resolves when it has heard that position. */
+function listen(gateway: Gateway, cursor?: number, pace: () => Promise<void> | void = () => {}) {
+  const events: FeedEvent[] = [];
+  const failures: unknown[] = [];
+  let resets = 0;
+  let wake = () => {};
+  const undo = gateway.bus.subscribe(
+    {
+      wants: () => true,
+      async deliver(event) {
+        events.push(event);
+        wake();
+        await pace();
+      },
+      reset: () => void resets++,
+      failed: (error) => void failures.push(error),
+    },
+    cursor,
+  );
+  const through = async (pos: number) => {
+    while ((events.at(-1)?.pos ?? 0) < pos) await new Promise<void>((resolve) => (wake = resolve));
+    return events;
+  };
+  return { events, failures, undo, through, resets: () => resets };
+}
+
+/** Everything is over: no run, exchange or delivery is open. Answers the last position. */
+async function settled(one: { gateway: Gateway }): Promise<number> {
+  for (;;) {
+    const heard = Promise.withResolvers<void>();
+    const undo = one.gateway.bus.subscribe({ wants: () => true, deliver: () => heard.resolve(), reset() {}, failed: heard.reject });
+    const [open] = await rows<{ n: number }>(
+      one,
+      `SELECT (SELECT count(*) FROM runs WHERE ended_at IS NULL) + (SELECT count(*) FROM exchanges WHERE end_reason IS NULL)
+         + (SELECT count(*) FROM deliveries WHERE state IN ('pending', 'sending')) AS n`,
+    );
+    if (open!.n > 0) await heard.promise;
+    undo();
+    if (open!.n === 0) return (await positions(one)).at(-1)!;
+  }
+}
+
+/** Chats, an exchange, a failure, a reset and an abort: every kind of event. */
+async function busyDay(one: { gateway: Gateway }): Promise<number> {
+  const { gateway } = one;
+  await write(gateway, 'hello');
+  await write(gateway, 'ask', 'ana');
+  await write(gateway, 'fail', 'cy');
+  const runs = await Promise.all(['a', 'b', 'c'].map((text) => write(gateway, text, 'dee')));
+  await gateway.engine.abort(runs[2]!, 'enough');
+  await settled(one);
+  await gateway.engine.reset('agent:ana:direct:you');
+  await write(gateway, 'again');
+  await settled(one);
+  await gateway.engine.closeSession('agent:ana:direct:cy', 'archived', false);
+  return settled(one);
+}
+
+/** The level is the one a session has now, and the turn of an exchange the one it is at; the rest is what happened. */
+const shown = (events: FeedEvent[]) => events.map((event) => ({ ...event, level: '', turn: 0 }));
+
+describe('a subscriber', () => {
+  it('from the beginning and a live one hear the same events in the same order', async () => {
+    const one = await open();
+    const live = listen(one.gateway, 0);
+    const last = await busyDay(one);
+    await live.through(last);
+    const late = listen(one.gateway, 0);
+    await late.through(last);
+    expect(shown(late.events)).toEqual(shown(live.events));
+    expect(live.events.map(({ pos }) => pos)).toEqual(await positions(one));
+    expect(new Set(live.events.map(({ kind }) => kind))).toEqual(new Set(['session', 'run', 'entry', 'exchange', 'delivery']));
+  });
+
+  it('without a cursor hears what happens from now on', async () => {
+    const one = await open();
+    await write(one.gateway, 'before');
+    const before = await settled(one);
+    const live = listen(one.gateway);
+    await write(one.gateway, 'after');
+    const last = await settled(one);
+    await live.through(last);
+    expect(live.events.map(({ pos }) => pos)).toEqual((await positions(one)).filter((pos) => pos > before));
+  });
+
+  it('that comes back with any cursor hears each later event once', async () => {
+    const one = await open();
+    const last = await busyDay(one);
+    const all = await positions(one);
+    for (const cursor of [0, ...all.slice(0, -1)]) {
+      const back = listen(one.gateway, cursor);
+      await back.through(last);
+      back.undo();
+      expect(back.events.map(({ pos }) => pos)).toEqual(all.filter((pos) => pos > cursor));
+    }
+    const none = listen(one.gateway, last);
+    await write(one.gateway, 'one more');
+    const end = await settled(one);
+    await none.through(end);
+    expect(none.events[0]!.pos).toBe(last + 1);
+  });
+
+  it('that leaves and comes back again and again, while much happens, hears everything once', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(fc.integer({ min: 1, max: 40 }), { minLength: 1, maxLength: 20 }), async (stays) => {
+        const one = await open();
+        const heard: number[] = [];
+        const writing = (async () => {
+          for (let index = 0; index < 30; index++) await write(one.gateway, `m${index}`, `peer${index % 3}`);
+          return settled(one);
+        })();
+        for (const stay of stays) {
+          const visit = listen(one.gateway, heard.at(-1) ?? 0);
+          const enough = (heard.at(-1) ?? 0) + stay;
+          await Promise.race([visit.through(enough), writing]);
+          visit.undo();
+          heard.push(...visit.events.map(({ pos }) => pos));
+        }
+        const rest = listen(one.gateway, heard.at(-1) ?? 0);
+        await rest.through(await writing);
+        heard.push(...rest.events.map(({ pos }) => pos));
+        expect(heard).toEqual(await positions(one));
+      }),
+      { numRuns: 8 },
+    );
+  });
+
+  it('that is slow loses nothing, and holds nobody up', async () => {
+    const one = await open();
+    const tick = () => new Promise<void>((resolve) => setImmediate(resolve));
+    const slow = listen(one.gateway, 0, async () => {
+      for (let ticks = 0; ticks < 5; ticks++) await tick();
+    });
+    const quick = listen(one.gateway, 0);
+    await Promise.all(Array.from({ length: 120 }, (_, index) => write(one.gateway, `m${index}`, `peer${index % 10}`)));
+    const last = await settled(one);
+    await quick.through(last);
+    expect(slow.events.length).toBeLessThan(quick.events.length);
+    await slow.through(last);
+    expect(quick.events.map(({ pos }) => pos)).toEqual(await positions(one));
+    expect(slow.events.map(({ pos }) => pos)).toEqual(await positions(one));
+    expect(last).toBeGreaterThan(600);
+  });
+
+  it('that stands still for a while reads on from the store when it moves again', async () => {
+    const one = await open();
+    const go = Promise.withResolvers<void>();
+    const still = listen(one.gateway, undefined, () => go.promise);
+    await Promise.all(Array.from({ length: 80 }, (_, index) => write(one.gateway, `m${index}`, `peer${index % 10}`)));
+    const last = await settled(one);
+    expect(still.events).toHaveLength(1);
+    go.resolve();
+    await still.through(last);
+    const first = still.events[0]!.pos;
+    expect(still.events.map(({ pos }) => pos)).toEqual((await positions(one)).filter((pos) => pos >= first));
+  });
+
+  it('hears only what it wants, and its cursor still moves over the rest', async () => {
+    const one = await open();
+    const heard: FeedEvent[] = [];
+    const done = Promise.withResolvers<void>();
+    one.gateway.bus.subscribe(
+      {
+        wants: (event) => event.sessionKey === 'agent:ana:direct:ana',
+        deliver(event) {
+          heard.push(event);
+          if (event.kind === 'entry' && event.message.role === 'assistant') done.resolve();
+        },
+        reset() {},
+        failed: done.reject,
+      },
+      0,
+    );
+    await Promise.all(Array.from({ length: 60 }, (_, index) => write(one.gateway, `m${index}`, 'bo')));
+    await write(one.gateway, 'mine', 'ana');
+    await done.promise;
+    expect(heard.filter(({ kind }) => kind === 'entry')).toHaveLength(2);
+    expect(heard.every(({ sessionKey }) => sessionKey === 'agent:ana:direct:ana')).toBe(true);
+  });
+
+  it('hears nothing any more after it has left', async () => {
+    const one = await open();
+    const left = listen(one.gateway, 0);
+    await left.through(await settled(one));
+    left.undo();
+    const before = left.events.length;
+    await write(one.gateway, 'later');
+    await settled(one);
+    expect(left.events).toHaveLength(before);
+  });
+
+  it('that fails is told so once and is over; the others hear on', async () => {
+    const one = await open();
+    const healthy = listen(one.gateway, 0);
+    const failures: unknown[] = [];
+    let delivered = 0;
+    one.gateway.bus.subscribe(
+      {
+        wants: () => true,
+        deliver() {
+          delivered++;
+          throw new Error('the socket is closed');
+        },
+        reset() {},
+        failed: (error) => void failures.push(error),
+      },
+      0,
+    );
+    await write(one.gateway, 'hello');
+    const last = await settled(one);
+    await healthy.through(last);
+    expect(failures).toEqual([new Error('the socket is closed')]);
+    expect(delivered).toBe(1);
+    expect(healthy.events.map(({ pos }) => pos)).toEqual(await positions(one));
+    expect(healthy.failures).toEqual([]);
+  });
+
+  it('goes on with its cursor after a restart of the gateway, without a gap', async () => {
+    const one = await open();
+    const first = listen(one.gateway, 0);
+    const before = await busyDay(one);
+    await first.through(before);
+    await one.gateway.close();
+    const again = await open(one.stateDir);
+    const back = listen(again.gateway, before);
+    await write(again.gateway, 'after the restart');
+    const last = await settled(again);
+    await back.through(last);
+    expect([...first.events, ...back.events].map(({ pos }) => pos)).toEqual(await positions(again));
+  });
+
+  it('whose cursor is older than what is kept is told to start over, once, and then hears what is there', async () => {
+    const one = await open();
+    const last = await busyDay(one);
+    const all = await positions(one);
+    const oldest = all[Math.floor(all.length / 2)]!;
+    await one.gateway.store.write(forget, { before: oldest });
+    const kept = all.filter((pos) => pos >= oldest);
+
+    const old = listen(one.gateway, 1);
+    await old.through(last);
+    expect(old.resets()).toBe(1);
+    expect(old.events.map(({ pos }) => pos)).toEqual(kept);
+
+    const justOlder = listen(one.gateway, oldest - 2);
+    await justOlder.through(last);
+    expect(justOlder.resets()).toBe(1);
+
+    for (const cursor of [oldest - 1, oldest]) {
+      const inTime = listen(one.gateway, cursor);
+      await inTime.through(last);
+      expect(inTime.resets()).toBe(0);
+      expect(inTime.events.map(({ pos }) => pos)).toEqual(kept.filter((pos) => pos > cursor));
+    }
+  });
+
+  it('that stands still for so long that the feed forgets what it missed is told to start over', async () => {
+    const one = await open();
+    const go = Promise.withResolvers<void>();
+    const still = listen(one.gateway, undefined, () => go.promise);
+    await Promise.all(Array.from({ length: 80 }, (_, index) => write(one.gateway, `m${index}`, `peer${index % 10}`)));
+    const last = await settled(one);
+    const oldest = last - 20;
+    await one.gateway.store.write(forget, { before: oldest });
+    go.resolve();
+    await still.through(last);
+    expect(still.resets()).toBe(1);
+    expect(still.events.slice(1).at(-1)!.pos).toBe(last);
+  });
+});
+
+describe('the events', () => {
+  it('tell each run from queued to exactly one end, and nothing after it', async () => {
+    const one = await open();
+    const live = listen(one.gateway, 0);
+    await live.through(await busyDay(one));
+    const states = new Map<string, string[]>();
+    for (const event of live.events) if (event.kind === 'run') states.set(event.runId, [...(states.get(event.runId) ?? []), event.state]);
+    const runs = await rows<{ id: string; state: string }>(one, 'SELECT id, state FROM runs');
+    expect([...states.keys()].toSorted()).toEqual(runs.map(({ id }) => id).toSorted());
+    for (const { id, state } of runs) {
+      expect(states.get(id)!.join(' ')).toMatch(/^queued( running( waiting)*)? (ok|error|timeout|aborted)$/);
+      expect(states.get(id)!.at(-1)).toBe(state);
+    }
+  });
+
+  it('carry each transcript in its order, without a gap, as it is stored', async () => {
+    const one = await open();
+    const live = listen(one.gateway, 0);
+    await live.through(await busyDay(one));
+    const seqs = new Map<string, number[]>();
+    for (const event of live.events)
+      if (event.kind === 'entry') seqs.set(event.sessionId, [...(seqs.get(event.sessionId) ?? []), event.message.seq]);
+    for (const heard of seqs.values()) expect(heard).toEqual(heard.map((_, index) => index + 1));
+    const stored = await rows<{ id: string }>(one, 'SELECT id FROM entries ORDER BY pk');
+    expect(live.events.flatMap((event) => (event.kind === 'entry' ? [event.message.id] : []))).toEqual(stored.map(({ id }) => id));
+  });
+
+  it('follow their commit: what is told can be read', async () => {
+    const one = await open();
+    const missing: string[] = [];
+    const seen = Promise.withResolvers<void>();
+    one.gateway.bus.subscribe({
+      wants: (event) => event.kind === 'entry',
+      async deliver(event) {
+        if (event.kind !== 'entry') return;
+        const found = await rows(one, 'SELECT 1 FROM entries WHERE id = ?', event.message.id);
+        if (found.length === 0) missing.push(event.message.id);
+        if (event.message.role === 'assistant') seen.resolve();
+      },
+      reset() {},
+      failed: seen.reject,
+    });
+    await write(one.gateway, 'hello');
+    await seen.promise;
+    expect(missing).toEqual([]);
+  });
+
+  it('say why a run failed, and why an exchange and a life are over', async () => {
+    const one = await open();
+    const last = await busyDay(one);
+    const { events } = { events: await listen(one.gateway, 0).through(last) };
+    const errors = events.flatMap((event) => (event.kind === 'run' && event.error !== undefined ? [`${event.state}: ${event.error}`] : []));
+    expect(errors).toContain('error: no');
+    expect(events.flatMap((event) => (event.kind === 'exchange' && event.reason !== undefined ? [event.reason] : []))).toEqual(['silent']);
+    expect(
+      events.flatMap((event) => (event.kind === 'session' && event.change !== 'created' ? [`${event.sessionKey} ${event.change}`] : [])),
+    ).toEqual(['agent:ana:direct:you reset', 'agent:ana:direct:cy archived']);
+  });
+});
+
+const forget = {
+  name: 'forget',
+  *body(t: Parameters<Parameters<Gateway['store']['write']>[0]['body']>[0], { before }: { before: number }) {
+    yield* t.run('DELETE FROM feed WHERE pos < ?', before);
+  },
+};

@@ -1,0 +1,877 @@
+// The session tools as an agent meets them: every call is made by a real run, and its answer is read from the transcript.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import * as fc from 'fast-check';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import type { z } from 'zod';
+import { Config } from '../../src/config/schema.ts';
+import type { Clock } from '../../src/engine/engine.ts';
+import { startGateway, type Gateway } from '../../src/gateway.ts';
+import type { TranscriptMessage } from '../../src/protocol/transcript.ts';
+import { Script } from '../../src/runtime/scripted.ts';
+import type { Store, Value } from '../../src/store/contract.ts';
+import type { EntryRow } from '../../src/store/rows.ts';
+
+// A gateway on a real file, whose scripted model makes the calls a test asks for ---------------------------------------
+
+class HandClock implements Clock {
+  time = 1_800_000_000_000;
+  private readonly timers = new Set<{ at: number; work: () => void }>();
+  now() {
+    return this.time;
+  }
+  elapsed() {
+    return this.time;
+  }
+  after(ms: number, work: () => void) {
+    const timer = { at: this.time + ms, work };
+    this.timers.add(timer);
+    return () => void this.timers.delete(timer);
+  }
+}
+
+type Row = Record<string, unknown> & { key: string; sessionId: string; messages?: TranscriptMessage[] };
+type Listed = { count: number; scope: string; sessions: Row[]; nextCursor?: string };
+type History = { sessionKey: string; messages: TranscriptMessage[]; truncated?: true; nextCursor?: string };
+type Refused = { status: 'error'; code: string; error: string };
+
+const caller = 'agent:ana:main';
+
+class Tools {
+  readonly clock = new HandClock();
+  readonly stateDir = mkdtempSync(join(tmpdir(), 'interlane-tools-'));
+  /** The script of a caller's turn. Each call of a test puts its own steps here. */
+  readonly script = Script.parse([{ when: '^\\ncall$', steps: [{ say: 'nothing to do' }] }, { steps: [{ say: 're: {{input}}' }] }]);
+  gateway!: Gateway;
+  private runs = 0;
+
+  rows<T>(sql: string, ...params: Value[]): Promise<T[]> {
+    const query: Parameters<Store<never>['read']>[0] = {
+      name: 'test',
+      *body(t) {
+        return yield* t.all<T>(sql, ...params);
+      },
+    };
+    return this.gateway.store.read(query, {}) as Promise<T[]>;
+  }
+
+  async sql(sql: string, ...params: Value[]): Promise<void> {
+    await this.gateway.store.write(
+      {
+        name: 'test',
+        *body(t) {
+          yield* t.run(sql, ...params);
+        },
+      },
+      {},
+    );
+  }
+
+  /** An input into a session, opened if need be; resolves when its turn is over. */
+  async say(key: string, text: string, more: { taint?: number; kind?: string; label?: string } = {}) {
+    const { taint = 0, kind = 'other', label } = more;
+    const runId = `run${this.runs++}`;
+    await this.gateway.engine.accept({
+      sessionKey: key,
+      open: { id: `id of ${key}`, agent: key.split(':')[1]!, kind, label, user: 'loopback:you' },
+      runId,
+      text,
+      provenance: { kind: 'user' },
+      principal: 'you',
+      taint,
+      mode: 'followup',
+      class: 'main',
+      deliver: false,
+      now: this.clock.now(),
+    });
+    return this.gateway.engine.wait(runId, 3_600_000);
+  }
+
+  /** The session calls tools, all in one step; resolves with their results in the order of the calls. */
+  async calls(calls: { tool: string; args?: Record<string, unknown> }[], from = caller): Promise<EntryRow[]> {
+    const steps = Script.parse([{ steps: [{ calls }, { say: 'done' }] }])[0]!.steps;
+    this.script[0]!.steps.splice(0, Infinity, ...steps);
+    const view = await this.say(from, 'call');
+    if (view.state !== 'ok' || view.reply !== 'done') throw new Error(`the run of the calls did not go on: ${JSON.stringify(view)}`);
+    return this.rows<EntryRow>(
+      `SELECT entries.* FROM entries JOIN runs ON runs.pk = run_pk WHERE role = 'toolResult' AND runs.id = ? ORDER BY CAST(substr(body ->> 'toolCallId', 3) AS INTEGER)`,
+      view.runId,
+    );
+  }
+
+  async call<T = Refused>(tool: string, args: Record<string, unknown> = {}, from = caller): Promise<T> {
+    const [row] = await this.calls([{ tool, args }], from);
+    return JSON.parse(row!.text) as T;
+  }
+
+  list(args: Record<string, unknown> = {}, from = caller) {
+    return this.call<Listed>('sessions_list', args, from);
+  }
+
+  async keys(args: Record<string, unknown> = {}, from = caller) {
+    return (await this.list(args, from)).sessions.map(({ key }) => key);
+  }
+
+  history(args: Record<string, unknown>, from = caller) {
+    return this.call<History>('sessions_history', args, from);
+  }
+}
+
+const agents = { list: [{ id: 'ana', default: true, name: 'Ana' }, { id: 'bo', name: 'Bo' }, { id: 'cy' }] };
+const all = { tools: { sessions: { visibility: 'all' as const }, agentToAgent: { enabled: true } } };
+
+async function open(config: z.input<typeof Config> = {}): Promise<Tools> {
+  const tools = new Tools();
+  // The rules of the script are kept by reference, which is what lets a test write the caller's next turn.
+  tools.gateway = await startGateway(Config.parse({ agents, ...all, ...config }), {
+    stateDir: tools.stateDir,
+    script: tools.script,
+    clock: tools.clock,
+  });
+  onTestFinished(async () => {
+    await tools.gateway.close();
+    rmSync(tools.stateDir, { recursive: true, force: true });
+  });
+  return tools;
+}
+
+const textOf = (message: TranscriptMessage) => message.content.map((block) => (block.type === 'text' ? block.text : '')).join('');
+const refusal = (code: string, error: RegExp) => ({ status: 'error', code, error: expect.stringMatching(error) as unknown });
+
+describe('sessions_list', () => {
+  it('shows every field of a row that has a value', async () => {
+    const tools = await open();
+    const key = 'agent:bo:telegram:group:-100';
+    await tools.say(key, 'hello', { kind: 'group', label: 'lunch' });
+    const settings = { displayName: 'Kitchen', model: 'x/y', thinkingLevel: 'low', verboseLevel: 'on', sendPolicy: 'deny' };
+    await tools.sql(
+      'UPDATE sessions SET settings = ?, delivery = ?, total_tokens = 12, system_sent = 1, aborted_last = 1 WHERE key = ?',
+      JSON.stringify(settings),
+      JSON.stringify({ channel: 'telegram', to: '-100', accountId: 'default' }),
+      key,
+    );
+    const { sessions } = await tools.list({ kinds: ['group'] });
+    expect(sessions).toEqual([
+      {
+        key,
+        kind: 'group',
+        channel: 'telegram',
+        label: 'lunch',
+        displayName: 'Kitchen',
+        updatedAt: tools.clock.now(),
+        sessionId: `id of ${key}`,
+        model: 'x/y',
+        totalTokens: 12,
+        thinkingLevel: 'low',
+        verboseLevel: 'on',
+        systemSent: true,
+        abortedLastRun: true,
+        sendPolicy: 'deny',
+        lastChannel: 'telegram',
+        lastTo: '-100',
+        deliveryContext: { channel: 'telegram', to: '-100', accountId: 'default' },
+      },
+    ]);
+  });
+
+  it('shows a channel as "internal" for work nobody typed, and as "unknown" where nothing is known', async () => {
+    const tools = await open();
+    await tools.say('agent:ana:cron:daily', 'x', { kind: 'cron' });
+    await tools.say('agent:ana:direct:bo', 'x');
+    const { sessions } = await tools.list();
+    const channels = Object.fromEntries(sessions.map((row) => [row.key, row['channel']]));
+    expect(channels).toMatchObject({ 'agent:ana:cron:daily': 'internal', 'agent:ana:direct:bo': 'unknown' });
+  });
+
+  it('is sorted by the latest activity, newest first', async () => {
+    const tools = await open();
+    for (const key of ['agent:bo:main', 'agent:cy:main', 'agent:bo:main']) await tools.say(key, 'hello');
+    expect(await tools.keys()).toEqual([caller, 'agent:bo:main', 'agent:cy:main']);
+  });
+
+  it('says which scope the rows were cut to', async () => {
+    const one = await open({ tools: { sessions: { visibility: 'self' } } });
+    expect(await one.list()).toMatchObject({ scope: 'self', count: 1 });
+    const sandboxed = await open({ agents: { ...agents, defaults: { sandbox: { mode: 'all' } } } });
+    expect(await sandboxed.list()).toMatchObject({ scope: 'tree', count: 1 });
+  });
+
+  it('gives 50 rows unless asked, at most 200, and says where more are', async () => {
+    const tools = await open();
+    await many(tools, 210);
+    expect(await tools.list()).toMatchObject({ count: 50, nextCursor: expect.any(String) });
+    expect(await tools.list({ limit: 1 })).toMatchObject({ count: 1 });
+    expect(await tools.list({ limit: 2.9 })).toMatchObject({ count: 2 });
+    expect(await tools.list({ limit: 200 })).toMatchObject({ count: 200 });
+    expect(await tools.list({ limit: 1_000_000 })).toMatchObject({ count: 200, nextCursor: expect.any(String) });
+  });
+
+  it('pages through everything exactly once, whatever the page size', async () => {
+    const tools = await open();
+    await many(tools, 60);
+    const everything = await tools.keys({ limit: 200 });
+    expect(everything).toHaveLength(63);
+    const pageSize = fc.oneof(fc.integer({ min: 1, max: 9 }), fc.constantFrom(20, 31, 62, 63, 64));
+    await fc.assert(
+      fc.asyncProperty(pageSize, async (limit) => {
+        const seen: string[] = [];
+        let cursor: string | undefined;
+        do {
+          const page = await tools.list({ limit, ...(cursor === undefined ? {} : { cursor }) });
+          seen.push(...page.sessions.map(({ key }) => key));
+          cursor = page.nextCursor;
+        } while (cursor !== undefined);
+        expect(seen).toEqual(everything);
+      }),
+      { numRuns: 8 },
+    );
+  });
+
+  it('shows nothing twice when sessions move up between two pages', async () => {
+    const tools = await open();
+    await many(tools, 20);
+    const first = await tools.list({ limit: 10 });
+    await tools.say('agent:bo:direct:peer4', 'I am back');
+    await tools.say(first.sessions[4]!.key, 'me too');
+    const rest = await tools.keys({ limit: 200, cursor: first.nextCursor! });
+    const shown = [...first.sessions.map(({ key }) => key), ...rest];
+    expect(new Set(shown).size).toBe(shown.length);
+    expect(new Set([...shown, 'agent:bo:direct:peer4']).size).toBe(23);
+  });
+
+  it.each<[string[], string[]]>([
+    [['main'], ['agent:ana:main', 'agent:bo:main', 'agent:cy:main']],
+    [['group'], ['agent:ana:x:group:1', 'agent:bo:x:channel:2']],
+    [['cron'], ['agent:ana:cron:daily']],
+    [['hook'], ['agent:ana:hook:h1']],
+    [['node'], ['agent:ana:node-n1']],
+    [['other'], ['agent:ana:direct:you']],
+    [
+      ['cron', 'hook', 'cron'],
+      ['agent:ana:cron:daily', 'agent:ana:hook:h1'],
+    ],
+  ])('shows only the kinds asked for: %j', async (kinds, expected) => {
+    const tools = await open();
+    const made: [string, string][] = [
+      ['agent:ana:x:group:1', 'group'],
+      ['agent:bo:x:channel:2', 'group'],
+      ['agent:ana:cron:daily', 'cron'],
+      ['agent:ana:hook:h1', 'hook'],
+      ['agent:ana:node-n1', 'node'],
+      ['agent:ana:direct:you', 'other'],
+    ];
+    for (const [key, kind] of made) await tools.say(key, 'x', { kind });
+    expect((await tools.keys({ kinds })).toSorted()).toEqual(expected);
+  });
+
+  it('pages through a filtered list as well', async () => {
+    const tools = await open();
+    await many(tools, 30);
+    const seen: string[] = [];
+    let cursor: string | undefined;
+    do {
+      const page = await tools.list({ limit: 4, kinds: ['group'], ...(cursor === undefined ? {} : { cursor }) });
+      seen.push(...page.sessions.map(({ key }) => key));
+      cursor = page.nextCursor;
+    } while (cursor !== undefined);
+    expect(seen).toEqual(Array.from({ length: 10 }, (_, index) => `agent:bo:x:group:${27 - 3 * index}`));
+  });
+
+  it('shows only what was active in the last minutes', async () => {
+    const tools = await open();
+    await tools.say('agent:bo:main', 'long ago');
+    tools.clock.time += 9 * 60_000;
+    await tools.say('agent:cy:main', 'lately');
+    tools.clock.time += 60_000;
+    expect((await tools.keys({ activeMinutes: 10 })).toSorted()).toEqual([caller, 'agent:bo:main', 'agent:cy:main']);
+    expect((await tools.keys({ activeMinutes: 9.9 })).toSorted()).toEqual([caller, 'agent:cy:main']);
+    expect((await tools.keys({ activeMinutes: 1 })).toSorted()).toEqual([caller, 'agent:cy:main']);
+    tools.clock.time += 60_000;
+    expect(await tools.keys({ activeMinutes: 1 })).toEqual([caller]);
+  });
+
+  it('includes the last messages when asked, without tool results, at most 20', async () => {
+    const tools = await open();
+    await tools.calls([{ tool: 'agents_list' }], 'agent:bo:main');
+    for (let index = 0; index < 12; index++) await tools.say('agent:bo:main', `m${index}`);
+    const messages = async (messageLimit?: number) => {
+      const { sessions } = await tools.list(messageLimit === undefined ? {} : { messageLimit });
+      return sessions.find(({ key }) => key === 'agent:bo:main')!.messages;
+    };
+    expect(await messages()).toBeUndefined();
+    expect(await messages(0)).toBeUndefined();
+    expect((await messages(3))!.map(textOf)).toEqual(['re: m10', 'm11', 're: m11']);
+    expect(await messages(99)).toHaveLength(20);
+    await tools.sql(`DELETE FROM entries WHERE seq > 4 AND session_pk = (SELECT pk FROM sessions WHERE key = 'agent:bo:main')`);
+    // The four that are left are the input, the call, its result and the answer; two of the last three are no tool result.
+    expect((await messages(2))!.map(({ role }) => role)).toEqual(['assistant', 'assistant']);
+    expect((await messages(20))!.map(({ role }) => role)).toEqual(['user', 'assistant', 'assistant']);
+  });
+
+  it('never shows archived or deleted sessions, or lives that are over', async () => {
+    const tools = await open();
+    for (const key of ['agent:bo:direct:a', 'agent:bo:direct:b', 'agent:bo:direct:c']) await tools.say(key, 'x');
+    await tools.gateway.engine.closeSession('agent:bo:direct:a', 'archived', false);
+    await tools.gateway.engine.closeSession('agent:bo:direct:b', 'deleted', false);
+    const { session } = await tools.gateway.engine.reset('agent:bo:direct:c');
+    const rows = (await tools.list()).sessions.filter(({ key }) => key.includes('direct'));
+    expect(rows.map(({ key, sessionId }) => [key, sessionId])).toEqual([['agent:bo:direct:c', session.id]]);
+  });
+
+  it('never shows "global": with session.scope "global" it is "main"', async () => {
+    const tools = await open({ session: { scope: 'global' } });
+    const origin = { channel: 'loopback', peer: { kind: 'direct' as const, id: 'you' } };
+    const accepted = await tools.gateway.receive({ origin, text: 'hello' });
+    expect(accepted.sessionKey).toBe('global');
+    await tools.gateway.engine.wait(accepted.runId, 3_600_000);
+    const own = await tools.list({}, 'global');
+    expect(own.sessions.map(({ key, kind }) => [key, kind])).toEqual([
+      ['main', 'main'],
+      ['agent:cy:main', 'main'],
+      ['agent:bo:main', 'main'],
+    ]);
+    expect(await tools.keys({}, 'agent:bo:main')).not.toContain('global');
+    expect(await tools.history({ sessionKey: 'main' }, 'global')).toMatchObject({ sessionKey: 'main' });
+    expect(await tools.call('sessions_history', { sessionKey: 'global' }, 'global')).toEqual(refusal('SESSION_KEY_RESERVED', /use "main"/));
+    expect(await tools.call('session_status', {}, 'global')).toMatchObject({ key: 'main' });
+  });
+});
+
+describe('sessions_history', () => {
+  it('returns messages in the raw transcript shape, oldest first', async () => {
+    const tools = await open();
+    const asked = [
+      { tool: 'agents_list', args: {} },
+      { tool: 'nothing', args: { x: 1 } },
+    ];
+    await tools.calls(asked, 'agent:bo:main');
+    const common = { id: expect.any(String), taint: 'PUBLIC', timestamp: tools.clock.now() };
+    const { messages } = await tools.history({ sessionKey: 'agent:bo:main', includeTools: true });
+    expect(messages.toSorted((a, b) => Number(a.isError ?? 0) - Number(b.isError ?? 0) || a.seq - b.seq)).toEqual([
+      { ...common, seq: 1, role: 'user', content: [{ type: 'text', text: 'call' }], provenance: { kind: 'user' } },
+      {
+        ...common,
+        seq: 2,
+        role: 'assistant',
+        content: [
+          { type: 'toolCall', id: '1.0', name: 'agents_list', arguments: {} },
+          { type: 'toolCall', id: '1.1', name: 'nothing', arguments: { x: 1 } },
+        ],
+      },
+      {
+        ...common,
+        seq: expect.any(Number),
+        role: 'toolResult',
+        content: [{ type: 'text', text: expect.any(String) }],
+        toolCallId: '1.0',
+        toolName: 'agents_list',
+      },
+      { ...common, seq: 5, role: 'assistant', content: [{ type: 'text', text: 'done' }] },
+      {
+        ...common,
+        seq: expect.any(Number),
+        role: 'toolResult',
+        content: [{ type: 'text', text: expect.any(String) }],
+        toolCallId: '1.1',
+        toolName: 'nothing',
+        isError: true,
+      },
+    ]);
+    expect(messages.map(({ seq }) => seq)).toEqual([1, 2, 3, 4, 5]);
+  });
+
+  it('leaves out tool results unless asked', async () => {
+    const tools = await open();
+    await tools.calls([{ tool: 'agents_list' }], 'agent:bo:main');
+    const roles = async (more: object) => (await tools.history({ sessionKey: 'agent:bo:main', ...more })).messages.map(({ role }) => role);
+    expect(await roles({})).toEqual(['user', 'assistant', 'assistant']);
+    expect(await roles({ includeTools: false })).toEqual(['user', 'assistant', 'assistant']);
+    expect(await roles({ includeTools: true })).toEqual(['user', 'assistant', 'toolResult', 'assistant']);
+  });
+
+  it('gives the last 50 messages unless asked, at most 1000', async () => {
+    const tools = await open();
+    await fill(tools, 'agent:bo:main', 1_100, (index) => `m${index}`);
+    const seqs = async (more: object) => (await tools.history({ sessionKey: 'agent:bo:main', ...more })).messages.map(({ seq }) => seq);
+    const last = (count: number) => Array.from({ length: count }, (_, index) => 1_101 - count + index);
+    expect(await seqs({})).toEqual(last(50));
+    expect(await seqs({ limit: 1 })).toEqual(last(1));
+    expect(await seqs({ limit: 3.7 })).toEqual(last(3));
+    // As many as fit into the answer; one more would be cut off by its size, not by its number.
+    await tools.sql(`UPDATE entries SET text = '' WHERE session_pk = (SELECT pk FROM sessions WHERE key = 'agent:bo:main')`);
+    const { messages } = await tools.history({ sessionKey: 'agent:bo:main', limit: 5_000 });
+    expect(messages.length).toBeLessThanOrEqual(1_000);
+  });
+
+  it('pages through everything exactly once, whatever the page size and with or without tool results', async () => {
+    const tools = await open();
+    await fill(
+      tools,
+      'agent:bo:main',
+      120,
+      (index) => `m${index}`,
+      (index) => (index % 5 === 2 ? 'toolResult' : 'user'),
+    );
+    const page = fc.record({
+      limit: fc.oneof(fc.integer({ min: 7, max: 60 }), fc.constantFrom(96, 120, 1_000)),
+      includeTools: fc.boolean(),
+    });
+    await fc.assert(
+      fc.asyncProperty(page, async (asked) => {
+        const seen: number[] = [];
+        let cursor: string | undefined;
+        do {
+          const answer = await tools.history({ sessionKey: 'agent:bo:main', ...asked, ...(cursor === undefined ? {} : { cursor }) });
+          expect(answer.messages.length).toBeLessThanOrEqual(asked.limit);
+          seen.unshift(...answer.messages.map(({ seq }) => seq));
+          cursor = answer.nextCursor;
+        } while (cursor !== undefined);
+        const wanted = Array.from({ length: 120 }, (_, index) => index + 1).filter((seq) => asked.includeTools || (seq - 1) % 5 !== 2);
+        expect(seen).toEqual(wanted);
+      }),
+      { numRuns: 10 },
+    );
+  });
+
+  it('cuts a text at 4,000 characters and says so', async () => {
+    const tools = await open();
+    const lengths = [3_999, 4_000, 4_001, 100_000];
+    await fill(tools, 'agent:bo:main', 4, (index) => 'x'.repeat(lengths[index]!));
+    const { messages, truncated } = await tools.history({ sessionKey: 'agent:bo:main' });
+    expect(messages.map(({ content: [block] }) => (block!.type === 'text' ? [block!.text.length, block!.truncated] : block))).toEqual([
+      [3_999, undefined],
+      [4_000, undefined],
+      [4_000, true],
+      [4_000, true],
+    ]);
+    expect(truncated).toBeUndefined();
+  });
+
+  it('cuts the answer at 80 KiB from the old end and says so; the cursor leads to the rest', async () => {
+    const tools = await open();
+    const texts = (index: number) => `${index}:`.padEnd(index % 3 === 0 ? 4_000 : 1_500, index % 2 === 0 ? 'é' : 'x');
+    await fill(tools, 'agent:bo:main', 100, texts);
+    const seen: number[] = [];
+    let cursor: string | undefined;
+    let pages = 0;
+    do {
+      const answer: History = await tools.history({
+        sessionKey: 'agent:bo:main',
+        limit: 1_000,
+        ...(cursor === undefined ? {} : { cursor }),
+      });
+      const bytes = answer.messages.reduce((sum, message) => sum + Buffer.byteLength(JSON.stringify(message)), 0);
+      expect(bytes).toBeLessThanOrEqual(80 * 1024);
+      expect(answer.truncated).toBe(answer.nextCursor === undefined ? undefined : true);
+      seen.unshift(...answer.messages.map(({ seq }) => seq));
+      cursor = answer.nextCursor;
+      pages++;
+    } while (cursor !== undefined);
+    expect(seen).toEqual(Array.from({ length: 100 }, (_, index) => index + 1));
+    expect(pages).toBeGreaterThan(2);
+  });
+
+  it.each<[string, Record<string, unknown>]>([
+    ['its full key', { sessionKey: 'agent:ana:x:group:1' }],
+    ['its key without the agent', { sessionKey: 'x:group:1' }],
+    ['its key in any case, with space around it', { sessionKey: ' Agent:ANA:X:Group:1 ' }],
+    ['its session id', { sessionKey: 'id-of-group' }],
+    ['the other spelling', { session_id: 'agent:ana:x:group:1' }],
+    ['the other spelling and its id', { session_id: 'id-of-group' }],
+    ['both spellings with one value', { sessionKey: 'id-of-group', session_id: 'id-of-group' }],
+  ])('finds a session by %s', async (_, args) => {
+    const tools = await open();
+    await tools.say('agent:ana:x:group:1', 'hello', { kind: 'group' });
+    await tools.sql(`UPDATE sessions SET id = 'id-of-group' WHERE key = 'agent:ana:x:group:1'`);
+    expect(await tools.history(args)).toMatchObject({
+      sessionKey: 'agent:ana:x:group:1',
+      messages: [{ role: 'user' }, { role: 'assistant' }],
+    });
+  });
+
+  it('reads "main" as the main session of the agent that asks', async () => {
+    const tools = await open();
+    expect(await tools.history({ sessionKey: 'main' }, 'agent:bo:main')).toMatchObject({ sessionKey: 'agent:bo:main' });
+    expect(await tools.history({ sessionKey: 'main' })).toMatchObject({ sessionKey: caller });
+  });
+
+  it.each<[string, Record<string, unknown>, string, RegExp]>([
+    ['nothing', {}, 'INVALID_REQUEST', /either sessionKey or label/],
+    ['blank text', { sessionKey: '  ' }, 'INVALID_REQUEST', /either sessionKey or label/],
+    ['two spellings that differ', { sessionKey: 'main', session_id: 'agent:bo:main' }, 'INVALID_REQUEST', /two names of one argument/],
+    ['a misspelt key', { sessionKey: 'agent:bo:mian' }, 'SESSION_NOT_FOUND', /did you mean "agent:bo:main"/],
+    ['a label', { sessionKey: 'lunch' }, 'SESSION_NOT_FOUND', /was not found/],
+    ['a reserved word', { sessionKey: 'unknown' }, 'SESSION_KEY_RESERVED', /reserved/],
+    ['a limit of 0', { sessionKey: 'main', limit: 0 }, 'INVALID_REQUEST', /limit/],
+    ['a limit in words', { sessionKey: 'main', limit: 'ten' }, 'INVALID_REQUEST', /limit/],
+    ['an argument that does not exist', { sessionKey: 'main', offset: 3 }, 'INVALID_REQUEST', /offset/],
+    ['a number as a key', { sessionKey: 5 }, 'INVALID_REQUEST', /sessionKey/],
+    ['includeTools in words', { sessionKey: 'main', includeTools: 'yes' }, 'INVALID_REQUEST', /includeTools/],
+  ])('answers %s with an error that says why', async (_, args, code, error) => {
+    const tools = await open();
+    await tools.say('agent:bo:direct:you', 'x', { label: 'lunch' });
+    expect(await tools.call('sessions_history', args)).toEqual(refusal(code, error));
+  });
+});
+
+describe('session_status', () => {
+  it('shows the session that asks, with its live run, when nothing is asked for', async () => {
+    const tools = await open();
+    const status = await tools.call<Record<string, unknown>>('session_status');
+    const [row] = await tools.rows<{ id: string; created_at: number }>('SELECT id, created_at FROM sessions WHERE key = ?', caller);
+    expect(status).toMatchObject({ key: caller, sessionId: row!.id, taint: 'PUBLIC', createdAt: row!.created_at, queued: 0 });
+    expect(status['run']).toEqual({ runId: 'run0', state: 'running', since: tools.clock.now() });
+  });
+
+  it('shows another session: id, channel, user, level, when it was opened, what it does', async () => {
+    const tools = await open();
+    const key = 'agent:bo:x:group:1';
+    const opened = tools.clock.now();
+    await tools.say(key, 'hello', { kind: 'group' });
+    tools.clock.time += 5_000;
+    for (const args of [{ sessionKey: key }, { session_id: key }]) {
+      expect(await tools.call('session_status', args)).toEqual({
+        key,
+        kind: 'group',
+        channel: 'x',
+        updatedAt: opened,
+        sessionId: `id of ${key}`,
+        user: 'loopback:you',
+        totalTokens: 3,
+        taint: 'PUBLIC',
+        createdAt: opened,
+        queued: 0,
+      });
+    }
+  });
+
+  it('refuses two spellings that differ, and what cannot be seen', async () => {
+    const tools = await open({ tools: { sessions: { visibility: 'self' } } });
+    expect(await tools.call('session_status', { sessionKey: 'main', session_id: 'x' })).toEqual(refusal('INVALID_REQUEST', /two names/));
+    expect(await tools.call('session_status', { sessionKey: 'agent:bo:main' })).toEqual(refusal('SESSION_NOT_FOUND', /was not found/));
+  });
+});
+
+describe('agents_list', () => {
+  it.each<[string, z.input<typeof Config>['agents'], object[]]>([
+    ['only the own agent by default', agents, [{ id: 'ana', name: 'Ana' }]],
+    [
+      'those that the defaults allow',
+      { ...agents, defaults: { subagents: { allowAgents: ['bo'] } } },
+      [
+        { id: 'ana', name: 'Ana' },
+        { id: 'bo', name: 'Bo' },
+      ],
+    ],
+    [
+      'all of them for "*"',
+      { list: [{ ...agents.list[0]!, subagents: { allowAgents: ['*'] } }, agents.list[1]!, agents.list[2]!] },
+      [{ id: 'ana', name: 'Ana' }, { id: 'bo', name: 'Bo' }, { id: 'cy' }],
+    ],
+    ['never one that is not configured', { ...agents, defaults: { subagents: { allowAgents: ['dee'] } } }, [{ id: 'ana', name: 'Ana' }]],
+  ])('shows %s', async (_, config, expected) => {
+    const tools = await open({ agents: config });
+    expect(await tools.call('agents_list')).toEqual({ requester: 'ana', agents: expected });
+  });
+
+  it('shows nobody to a session that may not spawn', async () => {
+    const tools = await open();
+    const child = 'agent:ana:subagent:1';
+    await tools.say(child, 'x');
+    await tools.sql('UPDATE sessions SET depth = 1 WHERE key = ?', child);
+    expect(await tools.call('agents_list', {}, child)).toEqual({ requester: 'ana', agents: [] });
+  });
+});
+
+describe('what a session sees', () => {
+  const sessions = [
+    'agent:ana:main',
+    'agent:ana:direct:you',
+    'agent:ana:subagent:1',
+    'agent:bo:main',
+    'agent:bo:subagent:2',
+    'agent:cy:main',
+    'agent:cy:x:group:1',
+  ];
+
+  /** Two children of the caller, one of them under another agent, and sessions that have nothing to do with it. */
+  async function family(config: z.input<typeof Config>): Promise<Tools> {
+    const tools = await open(config);
+    for (const key of sessions) await tools.say(key, 'x');
+    await tools.sql(
+      `UPDATE sessions SET depth = 1, parent_pk = (SELECT pk FROM sessions WHERE key = ?) WHERE key LIKE '%:subagent:%'`,
+      caller,
+    );
+    return tools;
+  }
+
+  const visibilities = ['self', 'tree', 'agent', 'all'] as const;
+  const crossings = [{ enabled: false }, { enabled: true }, { enabled: true, allow: ['a*', 'cy'] }, { enabled: true, allow: ['bo', 'cy'] }];
+  const sandboxes = [{ mode: 'off' as const }, { mode: 'all' as const }, { mode: 'all' as const, sessionToolsVisibility: 'all' as const }];
+  const cases = visibilities.flatMap((visibility) =>
+    crossings.flatMap((agentToAgent) => sandboxes.map((sandbox) => ({ visibility, agentToAgent, sandbox }))),
+  );
+
+  it.each(cases)(
+    'is the same for list, history, status and send: $visibility, $agentToAgent, $sandbox',
+    async ({ visibility, agentToAgent, sandbox }) => {
+      const tools = await family({ agents: { ...agents, defaults: { sandbox } }, tools: { sessions: { visibility }, agentToAgent } });
+      const listed = new Set(await tools.keys({ limit: 200 }));
+      const asks = sessions.flatMap((sessionKey) => [
+        { tool: 'sessions_history', args: { sessionKey } },
+        { tool: 'session_status', args: { sessionKey } },
+        { tool: 'sessions_send', args: { sessionKey, message: 'hello', timeoutSeconds: 0 } },
+      ]);
+      const answers = (await tools.calls(asks)).map((row) => JSON.parse(row.text) as Partial<Refused>);
+      const seen = answers.map((answer) => answer.code !== 'SESSION_NOT_FOUND');
+      expect(seen).toEqual(asks.map(({ args }) => listed.has(args.sessionKey)));
+      expect(listed.has(caller)).toBe(true);
+    },
+  );
+
+  it.each<[string, string[]]>([
+    ['self', ['agent:ana:main']],
+    ['tree', ['agent:ana:main', 'agent:ana:subagent:1', 'agent:bo:subagent:2']],
+    ['agent', ['agent:ana:direct:you', 'agent:ana:main', 'agent:ana:subagent:1', 'agent:bo:subagent:2']],
+    ['all', sessions.toSorted()],
+  ])('under visibility "%s" is %j', async (visibility, expected) => {
+    const tools = await family({ tools: { sessions: { visibility: visibility as 'self' }, agentToAgent: { enabled: true } } });
+    expect((await tools.keys()).toSorted()).toEqual(expected);
+  });
+
+  it('of another agent needs tools.agentToAgent; its own children do not', async () => {
+    const tools = await family({ tools: { sessions: { visibility: 'all' } } });
+    expect((await tools.keys()).toSorted()).toEqual([
+      'agent:ana:direct:you',
+      'agent:ana:main',
+      'agent:ana:subagent:1',
+      'agent:bo:subagent:2',
+    ]);
+  });
+
+  it('that is hidden looks exactly like what is missing, for every tool and every way to name it', async () => {
+    const config = { tools: { sessions: { visibility: 'agent' as const } } };
+    const secret = 'agent:bo:x:group:secret';
+    const ways = [{ sessionKey: secret }, { sessionKey: 'id-of-secret' }, { session_id: secret }];
+    const asks = [
+      ...ways.flatMap((args) => [
+        { tool: 'sessions_history', args },
+        { tool: 'session_status', args },
+      ]),
+      ...ways.map((args) => ({ tool: 'sessions_send', args: { ...args, message: 'psst' } })),
+      { tool: 'sessions_send', args: { label: 'secret', message: 'psst' } },
+      { tool: 'sessions_send', args: { label: 'secret', agentId: 'bo', message: 'psst' } },
+      { tool: 'sessions_list', args: { limit: 200 } },
+    ];
+    const answers = async (exists: boolean) => {
+      const tools = await open(config);
+      await tools.sql(`UPDATE sessions SET id = 'the caller' WHERE key = ?`, caller);
+      if (exists) {
+        await tools.say(secret, 'the plan', { kind: 'group', label: 'secret' });
+        await tools.sql(`UPDATE sessions SET id = 'id-of-secret' WHERE key = ?`, secret);
+      }
+      const rows = await tools.calls(asks);
+      return rows.map((row) => [row.text, row.taint, (JSON.parse(row.body!) as { isError: boolean }).isError]);
+    };
+    expect(await answers(true)).toEqual(await answers(false));
+  });
+
+  it('is never suggested when it is hidden', async () => {
+    const tools = await open({ tools: { sessions: { visibility: 'agent' } } });
+    await tools.say('agent:bo:x:group:kitchen', 'x', { kind: 'group' });
+    await tools.say('agent:ana:x:group:kitchens', 'x', { kind: 'group' });
+    const { error } = await tools.call('sessions_history', { sessionKey: 'agent:ana:x:group:kitchen' });
+    expect(error).toContain('agent:ana:x:group:kitchens');
+    expect(error).not.toContain('agent:bo');
+  });
+
+  it('by a label that several of its sessions have must be narrowed by the agent', async () => {
+    const tools = await open();
+    await tools.say('agent:bo:direct:x', 'x', { label: 'lunch' });
+    await tools.say('agent:cy:direct:x', 'x', { label: 'lunch' });
+    const args = { label: 'lunch', message: 'hi', timeoutSeconds: 0 };
+    expect(await tools.call('sessions_send', args)).toEqual(refusal('SESSION_AMBIGUOUS', /one of: bo, cy/));
+    expect(await tools.call('sessions_send', { ...args, agentId: 'cy' })).toMatchObject({ status: 'accepted' });
+    expect(await tools.rows(`SELECT lane FROM runs JOIN exchange_turns ON run_pk = pk WHERE turn = 0`)).toEqual([
+      { lane: 'agent:cy:direct:x' },
+    ]);
+  });
+});
+
+describe('levels', () => {
+  const made: [string, number][] = [
+    ['agent:bo:direct:public', 0],
+    ['agent:bo:direct:internal', 1],
+    ['agent:bo:direct:confidential', 2],
+    ['agent:bo:direct:restricted', 3],
+  ];
+
+  it.each([0, 1, 2, 3])('a session at level %i lists, reads and asks about what is not above it, and nothing else', async (level) => {
+    const tools = await open();
+    for (const [key, taint] of made) await tools.say(key, 'x', { taint });
+    const from = 'agent:ana:direct:asker';
+    await tools.say(from, 'x', { taint: level });
+    const allowed = made.filter(([, taint]) => taint <= level).map(([key]) => key);
+    expect((await tools.keys({ limit: 200 }, from)).filter((key) => key.startsWith('agent:bo:direct'))).toEqual(allowed.toReversed());
+    const asks = made.flatMap(([sessionKey]) => [
+      { tool: 'sessions_history', args: { sessionKey } },
+      { tool: 'session_status', args: { sessionKey } },
+    ]);
+    const answers = (await tools.calls(asks, from)).map((row) => JSON.parse(row.text) as Partial<Refused>);
+    expect(answers.map(({ code }) => code)).toEqual(
+      made.flatMap(([, taint]) => (taint <= level ? [undefined, undefined] : Array(2).fill('SESSION_NOT_FOUND'))),
+    );
+  });
+
+  it('a session sends only to its own level: above is not found, below is refused as writing down', async () => {
+    const tools = await open();
+    for (const [key, taint] of made) await tools.say(key, 'x', { taint });
+    const from = 'agent:ana:direct:asker';
+    await tools.say(from, 'x', { taint: 1 });
+    const asks = made.map(([sessionKey]) => ({ tool: 'sessions_send', args: { sessionKey, message: 'hello', timeoutSeconds: 0 } }));
+    const answers = (await tools.calls(asks, from)).map((row) => JSON.parse(row.text) as Partial<Refused>);
+    expect(answers.map(({ status, code }) => code ?? status)).toEqual(['WRITE_DOWN', 'accepted', 'SESSION_NOT_FOUND', 'SESSION_NOT_FOUND']);
+  });
+
+  it('a result carries the level of what it shows, or of its tool, and raises the session that reads it', async () => {
+    const tools = await open({ classification: { tools: { agents_list: 'CONFIDENTIAL' } } });
+    const from = 'agent:ana:direct:asker';
+    await tools.say('agent:bo:direct:internal', 'x', { taint: 1 });
+    await tools.say(from, 'x', { taint: 1 });
+    const levels = async (tool: string, args: object) => (await tools.calls([{ tool, args: { ...args } }], from))[0]!.taint;
+    expect(await levels('sessions_history', { sessionKey: 'agent:bo:direct:internal' })).toBe(1);
+    expect(await levels('session_status', { sessionKey: 'agent:cy:main' })).toBe(0);
+    expect(await levels('agents_list', {})).toBe(2);
+    expect(await tools.rows('SELECT taint, level FROM sessions WHERE key = ?', from)).toEqual([{ taint: 2, level: 2 }]);
+  });
+
+  it('messages in a list are cut to the level of the caller as well', async () => {
+    const tools = await open();
+    const from = 'agent:ana:direct:asker';
+    await tools.say(from, 'known to all');
+    await tools.say(from, 'for few', { taint: 2 });
+    const own = (await tools.list({ messageLimit: 20 }, from)).sessions.find(({ key }) => key === from)!;
+    expect(own.messages!.map(textOf)).toContain('for few');
+    expect((await tools.list({ messageLimit: 20 })).sessions.map(({ key }) => key)).not.toContain(from);
+  });
+});
+
+describe('a call that is wrong', () => {
+  it.each<[string, string, RegExp]>([
+    ['sesions_list', 'a tool name with a slip', /did you mean sessions_list\?/],
+    ['Session_Status', 'a tool name in another case', /did you mean session_status\?/],
+    [
+      'fly_to_the_moon',
+      'a tool name like no other',
+      /the tools are: sessions_list, sessions_history, sessions_send, session_status, agents_list/,
+    ],
+  ])('%s: %s is answered with what there is, and the run goes on', async (tool, _, error) => {
+    const tools = await open();
+    expect(await tools.call(tool)).toEqual(refusal('INVALID_REQUEST', error));
+  });
+
+  it.each<[Record<string, unknown>, RegExp]>([
+    [{ kinds: ['group', 'channel'] }, /kinds/],
+    [{ kinds: [] }, /kinds/],
+    [{ kinds: 'group' }, /kinds/],
+    [{ limit: 0 }, /limit/],
+    [{ limit: -5 }, /limit/],
+    [{ limit: '10' }, /limit/],
+    [{ activeMinutes: 0 }, /activeMinutes/],
+    [{ messageLimit: -1 }, /messageLimit/],
+    [{ cursor: 'x'.repeat(65) }, /cursor/],
+    [{ agentId: 'bo' }, /agentId/],
+  ])('sessions_list %j is an error result, and the run goes on', async (args, error) => {
+    const tools = await open();
+    const [row] = await tools.calls([{ tool: 'sessions_list', args }]);
+    expect(JSON.parse(row!.text)).toEqual(refusal('INVALID_REQUEST', error));
+    expect(JSON.parse(row!.text)).toMatchObject({ error: expect.stringContaining('arguments of sessions_list do not fit') });
+    expect(JSON.parse(row!.body!)).toMatchObject({ isError: true, toolName: 'sessions_list' });
+  });
+
+  it('names the words it knows when a kind is unknown', async () => {
+    const tools = await open();
+    const { error } = await tools.call('sessions_list', { kinds: ['chats'] });
+    for (const word of ['main', 'group', 'cron', 'hook', 'node', 'other']) expect(error).toContain(word);
+  });
+
+  it('does not spoil the calls beside it', async () => {
+    const tools = await open();
+    const rows = await tools.calls([
+      { tool: 'nothing' },
+      { tool: 'agents_list' },
+      { tool: 'sessions_list', args: { limit: 0 } },
+      { tool: 'session_status' },
+    ]);
+    expect(rows.map((row) => (JSON.parse(row.body!) as { isError: boolean }).isError)).toEqual([true, false, true, false]);
+  });
+
+  it('is refused by a policy rule with the words of the rule', async () => {
+    const rules = [
+      { id: 'no-lists', hook: 'PRE_TOOL_CALL' as const, match: { tool: 'sessions_*' }, effect: 'BLOCK' as const, message: 'ask a person' },
+    ];
+    const tools = await open({ policy: { rules } });
+    expect(await tools.call('sessions_list')).toEqual(refusal('POLICY_BLOCKED', /ask a person/));
+    expect(await tools.call('session_status')).toMatchObject({ key: caller });
+  });
+});
+
+describe('both spellings of sessions_send', () => {
+  const key = 'agent:bo:main';
+  it.each<[Record<string, unknown>, object]>([
+    [{ sessionKey: key, message: 'hi' }, { status: 'ok' }],
+    [{ session_id: key, content: 'hi' }, { status: 'ok' }],
+    [{ sessionKey: key, content: 'hi' }, { status: 'ok' }],
+    [{ sessionKey: key, session_id: key, message: 'hi', content: 'hi' }, { status: 'ok' }],
+    [{ sessionKey: key, session_id: 'agent:cy:main', message: 'hi' }, refusal('INVALID_REQUEST', /sessionKey and session_id/)],
+    [{ sessionKey: key, message: 'hi', content: 'bye' }, refusal('INVALID_REQUEST', /message and content/)],
+  ])('%j → %j', async (args, expected) => {
+    const tools = await open({ session: { agentToAgent: { maxPingPongTurns: 0 } } });
+    expect(await tools.call('sessions_send', args)).toMatchObject(expected);
+  });
+});
+
+/** Sessions of Bo, every third one a group, each with one message. */
+async function many(tools: Tools, count: number): Promise<void> {
+  const keys = Array.from({ length: count }, (_, index) =>
+    index % 3 === 0 ? `agent:bo:x:group:${index}` : `agent:bo:direct:peer${index}`,
+  );
+  for (let from = 0; from < count; from += 50) {
+    const batch = keys.slice(from, from + 50);
+    await Promise.all(batch.map((key) => tools.say(key, 'x', { kind: key.includes('group') ? 'group' : 'other' })));
+  }
+  // Their turns may have ended in any order; the order of the list is the order of the names.
+  for (const [index, key] of keys.entries()) await tools.sql('UPDATE sessions SET last_pos = ? WHERE key = ?', index + 10, key);
+}
+
+/** Entries of a session, without taking that many turns. */
+async function fill(
+  tools: Tools,
+  key: string,
+  count: number,
+  text: (index: number) => string,
+  role: (index: number) => string = () => 'user',
+): Promise<void> {
+  const [session] = await tools.rows<{ pk: number }>('SELECT pk FROM sessions WHERE key = ? AND current = 1', key);
+  await tools.gateway.store.write(
+    {
+      name: 'fill',
+      *body(t) {
+        for (let index = 0; index < count; index++) {
+          yield* t.run(
+            'INSERT INTO entries (session_pk, seq, id, role, taint, text, at) VALUES (?,?,?,?,0,?,?)',
+            session!.pk,
+            index + 1,
+            `entry${index}`,
+            role(index),
+            text(index),
+            tools.clock.now(),
+          );
+        }
+        yield* t.run('UPDATE sessions SET next_seq = ? WHERE pk = ?', count + 1, session!.pk);
+      },
+    },
+    {},
+  );
+}
