@@ -13,7 +13,7 @@ export default defineConfig({
           include: starters,
           setupFiles: ['test/setup.ts'],
           fileParallelism: false,
-          testTimeout: 180_000,
+          testTimeout: 300_000,
           hookTimeout: 180_000,
         },
       },

@@ -143,27 +143,24 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
   // 9. the way in
   const receive = createInbound({ routes, engine, now: () => clock.now(), newId, channelLevels: config.classification.channels });
 
-  await engine.start(mainSessions(world));
-  await outbox.start();
-  return {
-    world,
-    routes,
-    warnings: routes.warnings,
-    store,
-    bus,
-    engine,
-    receive,
-    async close() {
-      await engine.close(graceMs);
-      await outbox.close();
-      bus.close();
-      undoIndexing();
-      await indexer.close();
-      search.close();
-      await store.close();
-      unlock();
-    },
+  const close = async () => {
+    await engine.close(graceMs);
+    await outbox.close();
+    bus.close();
+    undoIndexing();
+    await indexer.close();
+    search.close();
+    await store.close();
+    unlock();
   };
+  try {
+    await engine.start(mainSessions(world));
+    await outbox.start();
+  } catch (thrown) {
+    await close();
+    throw thrown;
+  }
+  return { world, routes, warnings: routes.warnings, store, bus, engine, receive, close };
 }
 
 /** Every configured agent's main session exists from the start, so that it can be addressed on day one. */

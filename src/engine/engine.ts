@@ -87,7 +87,7 @@ export class Engine {
   private readonly waiters = new Map<string, Set<() => void>>();
   private owner = 0;
   private running = false;
-  private pumping = false;
+  private claiming: Promise<void> | undefined;
   private pumpAgain = false;
   private undoCommit: () => void = () => {};
   private cancelSweep: () => void = () => {};
@@ -119,6 +119,7 @@ export class Engine {
   async close(graceMs: number): Promise<void> {
     this.running = false;
     this.cancelSweep();
+    await this.claiming; // what it claims is let go like the others
     const turns = [...this.live.values()];
     const cancel = this.parts.clock.after(graceMs, () => {
       for (const { controller } of turns) controller.abort(new Stopped('shutdown', 'the gateway is stopping'));
@@ -150,37 +151,36 @@ export class Engine {
 
   /** The run's end, or what it is doing when the time is over. For any number of callers, before, during and after. */
   async wait(runId: string, timeoutMs: number, signal?: AbortSignal): Promise<RunView> {
-    const read = async () => {
-      const view = await this.parts.store.read(runView, { runId });
-      if (!view) throw new InterlaneError('RUN_NOT_FOUND', `run ${JSON.stringify(runId.slice(0, 100))} does not exist`);
-      return view;
+    let over = timeoutMs <= 0;
+    let wake = () => {};
+    const cancel = this.parts.clock.after(Math.max(0, timeoutMs), () => {
+      over = true;
+      wake();
+    });
+    const stop = () => {
+      over = true;
+      wake();
     };
-    let wake: () => void = () => {};
-    const woken = new Promise<void>((resolve) => (wake = resolve));
-    // Listening starts before the first look, so that an end in between is not missed. Ends of merged runs wake by their own id.
-    const undo = this.listen(runId, wake);
-    signal?.addEventListener('abort', wake);
-    let cancel = () => {};
+    signal?.addEventListener('abort', stop, { once: true });
     try {
-      let view = await read();
-      let undoTarget = () => {};
-      if (!isTerminal(view.state)) {
-        if (view.runId !== runId) undoTarget = this.listen(view.runId, wake);
-        view = await read();
-        if (!isTerminal(view.state) && timeoutMs > 0 && !signal?.aborted) {
-          cancel = this.parts.clock.after(timeoutMs, wake);
-          await woken;
-          view = await read();
-          // An absorbed run ends before the run that took it in.
-          if (!isTerminal(view.state) && view.runId !== runId) return await this.wait(view.runId, timeoutMs, signal);
+      for (let heard = runId; ;) {
+        // Listening starts before looking, so that an end in between is not missed.
+        const woken = new Promise<void>((resolve) => (wake = resolve));
+        const undo = this.listen(heard, () => wake());
+        try {
+          const view = await this.parts.store.read(runView, { runId });
+          if (!view) throw new InterlaneError('RUN_NOT_FOUND', `run ${JSON.stringify(runId.slice(0, 100))} does not exist`);
+          if (isTerminal(view.state) || over || signal?.aborted) return { ...view, runId };
+          // A run that was taken in by another has ended itself; the other one is waited for.
+          if (view.runId === heard) await woken;
+          heard = view.runId;
+        } finally {
+          undo();
         }
-        undoTarget();
       }
-      return { ...view, runId };
     } finally {
-      undo();
       cancel();
-      signal?.removeEventListener('abort', wake);
+      signal?.removeEventListener('abort', stop);
     }
   }
 
@@ -213,15 +213,14 @@ export class Engine {
   /** One claim at a time; what becomes ready meanwhile is claimed next. */
   private pump(): void {
     if (!this.running) return;
-    if (this.pumping) {
+    if (this.claiming) {
       this.pumpAgain = true;
       return;
     }
     const free = this.freeSlots();
     if (runClasses.every((runClass) => free[runClass] <= 0)) return;
-    this.pumping = true;
     const suspectLive = [...this.live.values()].some(({ claim }) => claim.run.crashes >= suspectCrashes);
-    this.parts.store
+    this.claiming = this.parts.store
       .write(this.commands.claim, { owner: this.owner, free, suspectLive, now: this.parts.clock.now() }, { urgent: true })
       .then((claims) => {
         for (const claim of claims) this.begin(claim);
@@ -230,7 +229,7 @@ export class Engine {
         if (this.running) this.parts.warn(`runs could not be claimed: ${reasonOf(thrown)}`);
       })
       .finally(() => {
-        this.pumping = false;
+        this.claiming = undefined;
         if (this.pumpAgain) {
           this.pumpAgain = false;
           this.pump();

@@ -57,6 +57,8 @@ class Reader {
   private cursor: number | undefined;
   private live: FeedEvent[] = [];
   private behind = false;
+  /** Something was committed since the store was last read. */
+  private missed = false;
   private busy = false;
 
   constructor(store: Store<FeedEvent>, subscription: Subscription, cursor: number | undefined) {
@@ -75,6 +77,7 @@ class Reader {
     if (this.behind || this.live.length + events.length > pageSize) {
       // Not kept in memory: what is missing is read from the store after the cursor.
       this.behind = true;
+      this.missed = true;
       if (this.cursor === undefined) this.cursor = (this.live[0] ?? events[0]!).pos - 1;
       this.live = [];
     } else this.live.push(...events);
@@ -100,14 +103,15 @@ class Reader {
   }
 
   private async readPage(): Promise<void> {
+    this.missed = false;
     const page = await this.store.read(feedAfter, { cursor: this.cursor ?? 0, limit: pageSize });
     if (page.reset) {
       this.subscription.reset();
       this.cursor = page.oldest - 1;
       return;
     }
-    // Cleared before handing over: what commits meanwhile is offered again, and older than the cursor is dropped below.
-    if (!page.more) this.behind = false;
+    // Cleared before handing over: what commits from now on is taken live. What came while the store was read is read next.
+    if (!page.more && !this.missed) this.behind = false;
     await this.handOver(page.events);
     this.cursor = Math.max(this.cursor ?? 0, page.last);
   }

@@ -41,7 +41,6 @@ describe('a gateway that is killed', () => {
     expect(found).toEqual([]);
     const commands = [
       'register instance',
-      'recover runs',
       'ensure session',
       'accept',
       'claim runs',

@@ -59,17 +59,23 @@ function point(name: string): void {
 }
 
 let since: string[] = [];
+let changed = false;
 const answer = Connection.prototype.answer;
 Connection.prototype.answer = function (this: Connection, query: Query): unknown {
-  if (query.sql === 'COMMIT') {
-    const names = [...new Set(since)].join(', ');
-    since = [];
-    point(`before commit of ${names}`);
-    const result = answer.call(this, query);
-    point(`after commit of ${names}`);
+  if (query.sql !== 'COMMIT') {
+    const result = answer.call(this, mutate(this, query));
+    changed ||=
+      query.want === 'run' && (result as { changes: number }).changes > 0 && !/^(SAVEPOINT|RELEASE|ROLLBACK|BEGIN)/.test(query.sql);
     return result;
   }
-  return answer.call(this, mutate(this, query));
+  // A commit that changes nothing is no point: there is nothing before it that is not after it.
+  const names = changed ? [...new Set(since)].join(', ') : undefined;
+  since = [];
+  changed = false;
+  if (names !== undefined) point(`before commit of ${names}`);
+  const result = answer.call(this, query);
+  if (names !== undefined) point(`after commit of ${names}`);
+  return result;
 };
 const write = SqliteStore.prototype.write;
 SqliteStore.prototype.write = function (this: SqliteStore<unknown>, command, args, options?: WriteOptions) {
