@@ -1,4 +1,5 @@
 // The turn of an agent on a model: open calls → steering → one model step → persist → calls → … → end. Resumes wherever it stopped.
+import { untilAborted } from '../engine/abort.ts';
 import type { Runner } from '../engine/runner.ts';
 import { InterlaneError } from '../errors.ts';
 import type { Invoker } from '../tools/invoke.ts';
@@ -20,7 +21,7 @@ export function modelRunner(model: Model, invoker: Invoker): Runner {
         await turn.steer();
         const prompt = await turn.prompt(promptEntries);
         const request = { agentId: turn.agentId, sessionKey: turn.sessionKey, prompt, tools: invoker.tools.values() };
-        const said = await model.step(request, { signal: turn.signal, delta: (text) => turn.delta(text) });
+        const said = await untilAborted(turn.signal, model.step(request, { signal: turn.signal, delta: (text) => turn.delta(text) }));
         turn.signal.throwIfAborted();
         if (said.calls.length === 0) return turn.end({ text: said.text, tokens: said.tokens });
         const calls = said.calls.map((call) => ({ ...call, effect: invoker.tools.get(call.tool)?.effect ?? ('pure' as const) }));

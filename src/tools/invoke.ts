@@ -1,5 +1,6 @@
 // One tool call: validate → decide → execute → label → record. The only way a tool is run.
 import { z } from 'zod';
+import { untilAborted } from '../engine/abort.ts';
 import type { Engine } from '../engine/engine.ts';
 import { loadParty } from '../engine/policy.ts';
 import type { PendingCall, Turn } from '../engine/runner.ts';
@@ -58,7 +59,7 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
       if (call.state === 'planned' && tool.effect !== 'pure') await turn.startCall(call);
       const context: ToolContext = { ...parts, world: parts.engine.world, now: parts.now(), turn, call, session, caller };
       try {
-        const outcome = await tool.run(context, read.data);
+        const outcome = await untilAborted(turn.signal, tool.run(context, read.data));
         if ('pending' in outcome) return 'waiting';
         // 4. label, 5. record
         const level = Math.max(levelRank(parts.toolLevels[tool.name] ?? 'PUBLIC'), outcome.taint ?? 0);
