@@ -45,7 +45,7 @@ export function acceptance(sessionKey: string, n: number, text: string): AcceptA
     mode: 'followup',
     class: 'main',
     deliver: false,
-    destination: '{"channel":"telegram","to":"42","accountId":"default"}',
+    destination: { channel: 'telegram', to: '42', accountId: 'default' },
     idempotency: { principal: 'channel:telegram:42', method: 'inbound:telegram:default', key: `message-${n}`, hash: 'f'.repeat(64) },
     now: startOfTime + n,
   };

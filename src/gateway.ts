@@ -61,11 +61,14 @@ export interface Gateway {
 /** How long live turns may go on after a stop was asked for. */
 const graceMs = 5_000;
 
+/** The longest a timer can be set for; whoever wakes early looks at the time anyway. */
+const longestTimerMs = 2 ** 31 - 1;
+
 const systemClock: Clock = {
   now: () => Date.now(),
   elapsed: () => performance.now(),
   after(ms, work) {
-    const timer = setTimeout(work, ms);
+    const timer = setTimeout(work, Math.min(ms, longestTimerMs));
     return () => clearTimeout(timer);
   },
 };

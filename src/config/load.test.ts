@@ -209,7 +209,7 @@ describe('warnings', () => {
     ).toEqual([
       'agents.defaults.subagents.allowAgents[0] "wrok" is not in agents.list',
       'policy.rules[0].hook SECRET_ACCESS is not asked yet in this version, so the rule has no effect',
-      'policy.rules[1].match.tool never matches at PRE_OUTPUT; tools are known at PRE_TOOL_CALL',
+      'policy.rules[1].match.tool never matches at PRE_OUTPUT; tools are known at PRE_TOOL_CALL and POST_TOOL_RESPONSE',
     ]);
   });
 

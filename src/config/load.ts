@@ -169,14 +169,16 @@ function likelyMistakes(config: Config, source: Source): string[] {
   config.policy.rules.forEach((rule, index) => {
     if (!askedHooks.has(rule.hook))
       warnings.push(`policy.rules[${index}].hook ${rule.hook} is not asked yet in this version, so the rule has no effect`);
-    else if (rule.match.tool !== undefined && rule.hook !== 'PRE_TOOL_CALL')
-      warnings.push(`policy.rules[${index}].match.tool never matches at ${rule.hook}; tools are known at PRE_TOOL_CALL`);
+    else if (rule.match.tool !== undefined && !/TOOL/.test(rule.hook))
+      warnings.push(
+        `policy.rules[${index}].match.tool never matches at ${rule.hook}; tools are known at PRE_TOOL_CALL and POST_TOOL_RESPONSE`,
+      );
   });
   return warnings;
 }
 
 /** The hooks at which something is decided today. */
-const askedHooks = new Set<HookName>(['PRE_CONTEXT_INJECTION', 'PRE_TOOL_CALL', 'PRE_OUTPUT', 'AGENT_INVOCATION']);
+const askedHooks = new Set<HookName>(['PRE_CONTEXT_INJECTION', 'PRE_TOOL_CALL', 'POST_TOOL_RESPONSE', 'PRE_OUTPUT', 'AGENT_INVOCATION']);
 
 function unknownAgents(known: Set<string>, allowed: string[] | undefined, path: PropertyKey[], source: Source): string[] {
   if (known.size === 0) return [];

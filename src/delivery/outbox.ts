@@ -1,5 +1,6 @@
 // The outbox: pending → sending (committed before the first byte) → sent, failed, unknown or dead. First in, first out per destination.
 import type { Channel } from '../channels/channel.ts';
+import { untilAborted } from '../engine/abort.ts';
 import type { Clock } from '../engine/engine.ts';
 import { noteDelivery, type EngineCommand } from '../engine/feed.ts';
 import { passOut } from '../engine/policy.ts';
@@ -23,6 +24,7 @@ const longestRetryMs = 5 * 60_000;
 /** A head that cannot be sent lets those behind it pass after this long. */
 const giveUpMs = 10 * 60_000;
 const longestSleepMs = 5_000;
+const graceMs = 5_000;
 
 export class Outbox {
   private readonly parts: OutboxParts;
@@ -54,7 +56,10 @@ export class Outbox {
     this.undoCommit();
     this.cancelTimer();
     await this.looking;
+    // Whether a message that is cut off here arrived is not known, and is said so.
+    const cancel = this.parts.clock.after(graceMs, () => this.controller.abort(new Error('the gateway stopped while this was being sent')));
     await Promise.all(this.flying);
+    cancel();
   }
 
   private look(): void {
@@ -65,7 +70,9 @@ export class Outbox {
     }
     this.looking = this.take()
       .catch((thrown: unknown) => {
-        if (this.running) this.parts.warn(`deliveries could not be taken: ${reasonOf(thrown)}`);
+        if (!this.running) return;
+        this.parts.warn(`deliveries could not be taken: ${reasonOf(thrown)}`);
+        this.cancelTimer = this.parts.clock.after(firstRetryMs, () => this.look());
       })
       .finally(() => {
         this.looking = undefined;
@@ -79,7 +86,7 @@ export class Outbox {
     const { store, clock, world } = this.parts;
     const free = atOnce - this.flying.size;
     if (free <= 0) return;
-    const taken = await store.write(beginSending(world), { now: clock.now(), limit: free });
+    const taken = await store.write(beginSending(world), { now: clock.now(), limit: free }, { urgent: true });
     for (const delivery of taken) {
       const flight = this.send(delivery).finally(() => {
         this.flying.delete(flight);
@@ -104,7 +111,7 @@ export class Outbox {
         return;
       }
       const { id, recipient, text } = delivery;
-      const result = await channel.send(
+      const sending = channel.send(
         {
           id,
           recipient,
@@ -114,6 +121,7 @@ export class Outbox {
         },
         this.controller.signal,
       );
+      const result = await untilAborted(this.controller.signal, sending);
       if (result.outcome === 'sent') await settle('sent', result.platformId === undefined ? {} : { platformId: result.platformId });
       else if (result.outcome === 'refused') await settle('failed', { error: result.error });
       else if (result.outcome === 'unknown') await settle('unknown', { error: result.error });
@@ -122,7 +130,7 @@ export class Outbox {
       else
         await settle('pending', {
           error: result.error,
-          dueAt: clock.now() + (result.afterMs ?? Math.min(firstRetryMs * 2 ** (delivery.attempts - 1), longestRetryMs)),
+          dueAt: clock.now() + Math.min(result.afterMs ?? firstRetryMs * 2 ** (delivery.attempts - 1), longestRetryMs),
         });
     } catch (thrown) {
       await settle('unknown', { error: reasonOf(thrown) }).catch((failed: unknown) =>
@@ -154,8 +162,16 @@ function beginSending(world: World): EngineCommand<{ now: number; limit: number 
           continue;
         }
         const attempts = delivery.attempts + 1;
-        yield* t.run(`UPDATE deliveries SET state = 'sending', attempts = ?, text = ? WHERE pk = ?`, attempts, text, delivery.pk);
-        taken.push({ ...delivery, state: 'sending', attempts, text });
+        // Time without an attempt (a stop, a head before it) does not count towards giving up.
+        const firstAt = delivery.attempts === 0 ? now : delivery.first_at;
+        yield* t.run(
+          `UPDATE deliveries SET state = 'sending', attempts = ?, text = ?, first_at = ? WHERE pk = ?`,
+          attempts,
+          text,
+          firstAt,
+          delivery.pk,
+        );
+        taken.push({ ...delivery, state: 'sending', attempts, text, first_at: firstAt });
       }
       return taken;
     },

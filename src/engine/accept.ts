@@ -68,7 +68,8 @@ function* repeated(t: Tx, idempotency: Idempotency | undefined): Body<Accepted |
       'IDEMPOTENCY_CONFLICT',
       `idempotency key ${JSON.stringify(key.slice(0, 100))} was used for another request; use a new one`,
     );
-  const run = (yield* t.one<RunRow>('SELECT * FROM runs WHERE pk = ?', seen.run_pk))!;
+  const run = yield* t.one<RunRow>('SELECT * FROM runs WHERE pk = ?', seen.run_pk);
+  if (!run) return undefined; // a key is valid as long as its run
   const session = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', run.session_pk))!;
   return { runId: run.id, sessionId: session.id, sessionKey: session.key, repeated: true, stopping: [] };
 }
@@ -77,7 +78,7 @@ function* remember(t: Tx, idempotency: Idempotency | undefined, runPk: number, n
   if (!idempotency) return;
   const { principal, method, key, hash } = idempotency;
   yield* t.run(
-    'INSERT INTO idempotency (principal, method, key, hash, run_pk, at) VALUES (?,?,?,?,?,?)',
+    'INSERT OR REPLACE INTO idempotency (principal, method, key, hash, run_pk, at) VALUES (?,?,?,?,?,?)',
     principal,
     method,
     key,

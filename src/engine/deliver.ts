@@ -1,4 +1,5 @@
 // Text on its way out, inside a command: destination, policy, chunks → rows of the outbox.
+import type { DeliveryContext } from '../protocol/session.ts';
 import type { World } from '../rules/decide.ts';
 import { announceTarget } from '../rules/announce-target.ts';
 import { keyContext } from '../rules/agents.ts';
@@ -12,9 +13,11 @@ import { deliveryOf, passOut } from './policy.ts';
 /** Characters of one message on a channel. */
 const chunkSize = 4_000;
 
-/** The answer to a chat goes back to where the chat is. */
+/** The answer to a chat goes back to where that input came from, whoever has written since. */
 export function* deliverReply(t: Tx, world: World, session: SessionRow, run: RunRow, text: string, now: number): Body<string> {
-  return yield* enqueue(t, world, session, { cause: 'reply', causePk: run.pk, causeId: run.id, text, now });
+  const own = run.destination === null ? deliveryOf(session) : (JSON.parse(run.destination) as DeliveryContext);
+  if (!own) return 'no destination';
+  return yield* enqueue(t, world, session, { ...own, cause: 'reply', causePk: run.pk, causeId: run.id, text, now });
 }
 
 /** An announce goes to the group or channel in the session's key, else to where the session last spoke. */
@@ -26,10 +29,13 @@ export function* deliverAnnounce(
   text: string,
   now: number,
 ): Body<string> {
-  return yield* enqueue(t, world, session, { cause: 'announce', causePk: exchange.pk, causeId: exchange.id, text, now });
+  const key = requireSessionKey(session.key, keyContext(world.agents, session.agent));
+  const target = announceTarget(key, deliveryOf(session));
+  if (!target.found) return 'no destination';
+  return yield* enqueue(t, world, session, { ...target, cause: 'announce', causePk: exchange.pk, causeId: exchange.id, text, now });
 }
 
-interface Outgoing {
+interface Outgoing extends DeliveryContext {
   cause: string;
   causePk: number;
   causeId: string;
@@ -37,37 +43,49 @@ interface Outgoing {
   now: number;
 }
 
-/** Answers with what happened: `queued`, `no destination`, or the reason it was blocked. */
+/** Answers with what happened: `queued`, or the reason it was blocked. What is blocked is a row too, so that nobody wonders. */
 function* enqueue(t: Tx, world: World, session: SessionRow, out: Outgoing): Body<string> {
-  const key = requireSessionKey(session.key, keyContext(world.agents, session.agent));
-  const target = announceTarget(key, deliveryOf(session));
-  if (!target.found) return 'no destination';
-  const { decision, text } = yield* passOut(t, world, session, target.channel, out.text);
-  if (text === undefined) return `blocked: ${decision.why}`;
-  const destKey = JSON.stringify([target.channel, target.accountId ?? '', target.to, target.threadId ?? '']);
-  for (const [part, chunk] of chunks(text).entries()) {
-    const id = derivedId(out.cause, out.causeId, part);
-    const { lastId } = yield* t.run(
-      `INSERT INTO deliveries (id, session_pk, cause, cause_pk, part, dest_key, channel, account, recipient, thread, taint, text, due_at, first_at)
-       VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
-      id,
-      session.pk,
-      out.cause,
-      out.causePk,
-      part,
-      destKey,
-      target.channel,
-      target.accountId ?? null,
-      target.to,
-      target.threadId ?? null,
-      session.taint,
-      chunk,
-      out.now,
-      out.now,
-    );
-    yield* noteDelivery(t, session, { pk: lastId, id, channel: target.channel, recipient: target.to }, 'pending', out.now);
+  const { decision, text } = yield* passOut(t, world, session, out.channel, out.text);
+  if (text === undefined) {
+    yield* insertDelivery(t, session, out, 0, '', { state: 'dead', error: decision.why });
+    return `blocked: ${decision.why}`;
   }
+  for (const [part, chunk] of chunks(text).entries())
+    yield* insertDelivery(t, session, out, part, chunk, { state: 'pending', error: null });
   return 'queued';
+}
+
+function* insertDelivery(
+  t: Tx,
+  session: SessionRow,
+  out: Outgoing,
+  part: number,
+  text: string,
+  as: { state: 'pending' | 'dead'; error: string | null },
+): Body<void> {
+  const id = derivedId(out.cause, out.causeId, part);
+  const destKey = JSON.stringify([out.channel, out.accountId ?? '', out.to, out.threadId ?? '']);
+  const { lastId } = yield* t.run(
+    `INSERT INTO deliveries (id, session_pk, cause, cause_pk, part, dest_key, channel, account, recipient, thread, taint, text, state, error, due_at, first_at)
+     VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+    id,
+    session.pk,
+    out.cause,
+    out.causePk,
+    part,
+    destKey,
+    out.channel,
+    out.accountId ?? null,
+    out.to,
+    out.threadId ?? null,
+    session.taint,
+    text,
+    as.state,
+    as.error,
+    out.now,
+    out.now,
+  );
+  yield* noteDelivery(t, session, { pk: lastId, id, channel: out.channel, recipient: out.to }, as.state, out.now, as.error ?? undefined);
 }
 
 /** Cut at a line end or a space where there is one in the last fifth of a chunk; never inside a surrogate pair. */

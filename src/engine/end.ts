@@ -1,14 +1,13 @@
 // Ending a run, in one transaction: its last entry, its waiters' results, the next turn of its exchange, its delivery, its lane.
 import type { RunOutcome } from '../protocol/run.ts';
 import type { World } from '../rules/decide.ts';
-import { mayFlow } from '../rules/taint.ts';
 import type { Body } from '../store/contract.ts';
 import type { CallRow, RunRow, SessionRow, WaitRow } from '../store/rows.ts';
 import { deliverReply } from './deliver.ts';
 import { advanceFlow } from './flows.ts';
-import { levelName } from '../store/views.ts';
 import { appendEntry, noteRun, type Tx } from './feed.ts';
 import { derivedId } from './ids.ts';
+import { passText } from './policy.ts';
 import { promote } from './queue.ts';
 
 /** What endings depend on besides the rows. */
@@ -37,6 +36,24 @@ export const resumeFirst = -(2 ** 52);
 /** The reply exists, the waiters have it, and the next turn or delivery is there if and only if the run has ended. */
 export function* endRun(t: Tx, ending: Ending, run: RunRow, end: RunEnd): Body<void> {
   const session = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', run.session_pk))!;
+  // I4. No call is left without a result, so that the next turn can be built from the transcript.
+  const unanswered =
+    run.state === 'queued'
+      ? []
+      : yield* t.all<CallRow>(`SELECT * FROM tool_calls WHERE run_pk = ? AND state != 'done' ORDER BY step, idx`, run.pk);
+  for (const call of unanswered)
+    yield* recordResult(
+      t,
+      run,
+      session,
+      call,
+      {
+        text: JSON.stringify({ status: 'error', error: 'the turn was stopped before this was done; its outcome is not known' }),
+        isError: true,
+        taint: session.taint,
+      },
+      end.now,
+    );
   let replySeq: number | null = null;
   if (end.text !== undefined && end.text !== '') {
     const body = end.outcome === 'ok' ? undefined : { aborted: true as const };
@@ -79,7 +96,7 @@ export function* endRun(t: Tx, ending: Ending, run: RunRow, end: RunEnd): Body<v
   }
   const ended: RunRow = { ...run, state: end.outcome, reply_seq: replySeq, error: end.error ?? null, error_code: end.code ?? null };
   const pos = yield* noteRun(t, session, run, end.outcome, end.now, end.error);
-  yield* answerWaiters(t, ended, end.now);
+  yield* answerWaiters(t, ending, ended, end.now);
   if (run.state !== 'queued' || run.ready_pos !== null) yield* promote(t, run.lane, pos);
   const reply = end.outcome === 'ok' ? (end.text ?? '') : '';
   if (run.cause === 'exchange') yield* advanceFlow(t, ending, ended, session, reply, end.now);
@@ -87,7 +104,7 @@ export function* endRun(t: Tx, ending: Ending, run: RunRow, end: RunEnd): Body<v
 }
 
 /** Gives each waiting call its result. Bounded; what is left over is found again by the sweep. */
-export function* answerWaiters(t: Tx, ended: RunRow, now: number): Body<number> {
+export function* answerWaiters(t: Tx, ending: Ending, ended: RunRow, now: number): Body<number> {
   const waits = yield* t.all<WaitRow>('SELECT * FROM waits WHERE target_run_pk = ? ORDER BY pk LIMIT ?', ended.pk, mostWaiters);
   if (waits.length === 0) return 0;
   const target = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', ended.session_pk))!;
@@ -98,14 +115,15 @@ export function* answerWaiters(t: Tx, ended: RunRow, now: number): Body<number> 
   for (const wait of waits) {
     const run = (yield* t.one<RunRow>('SELECT * FROM runs WHERE pk = ?', wait.run_pk))!;
     const waiter = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', run.session_pk))!;
-    // The target may have taken in more than the waiter may know since it was asked.
-    const flows = mayFlow(levelName(target.taint), levelName(waiter.taint));
-    const answer = !flows
-      ? { runId: ended.id, status: 'error', error: 'the session finished, but its reply may not be passed on' }
-      : ended.state === 'ok'
-        ? { runId: ended.id, status: 'ok', reply }
-        : { runId: ended.id, status: 'error', error: ended.error ?? `the run ended: ${ended.state}` };
-    yield* answerWait(t, wait, run, waiter, answer, flows ? target.taint : waiter.taint, now);
+    // The target may have taken in more than the waiter may know since it was asked, so what it says is asked about now.
+    const passed = (yield* passText(t, ending.world, 'reply', target, waiter, reply)).text;
+    const answer =
+      passed === undefined
+        ? { runId: ended.id, status: 'error', error: 'the session finished, but its reply may not be passed on' }
+        : ended.state === 'ok'
+          ? { runId: ended.id, status: 'ok', reply: passed }
+          : { runId: ended.id, status: 'error', error: ended.error ?? `the run ended: ${ended.state}` };
+    yield* answerWait(t, wait, run, waiter, answer, passed === undefined ? waiter.taint : target.taint, now);
   }
   // Those left over are due now, so the sweep takes them next.
   if (waits.length === mostWaiters) yield* t.run('UPDATE waits SET due_at = 0 WHERE target_run_pk = ?', ended.pk);

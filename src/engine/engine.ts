@@ -77,6 +77,7 @@ class Stopped {
 const longestSleepMs = 5_000;
 /** With nothing due, this often is enough for what only gets old. */
 const idleSweepMs = 60_000;
+const retryMs = 1_000;
 
 export class Engine {
   private readonly parts: EngineParts;
@@ -126,11 +127,14 @@ export class Engine {
     });
     await Promise.all(turns.map((turn) => turn.done));
     cancel();
+    for (const set of this.waiters.values()) for (const wake of set) wake();
     this.undoCommit();
   }
 
-  accept(args: AcceptArgs): Promise<Accepted> {
-    return this.stopAfter(this.parts.store.write(this.commands.accept, args, { bytes: args.text.length }));
+  async accept(args: AcceptArgs): Promise<Accepted> {
+    const accepted = await this.stopAfter(this.parts.store.write(this.commands.accept, args, { bytes: args.text.length }));
+    if (args.notBefore !== undefined) this.sweep();
+    return accepted;
   }
 
   abort(runId: string, reason: string): Promise<{ aborted: boolean; stopping: number[] }> {
@@ -170,7 +174,7 @@ export class Engine {
         try {
           const view = await this.parts.store.read(runView, { runId });
           if (!view) throw new InterlaneError('RUN_NOT_FOUND', `run ${JSON.stringify(runId.slice(0, 100))} does not exist`);
-          if (isTerminal(view.state) || over || signal?.aborted) return { ...view, runId };
+          if (isTerminal(view.state) || over || signal?.aborted || !this.running) return { ...view, runId };
           // A run that was taken in by another has ended itself; the other one is waited for.
           if (view.runId === heard) await woken;
           heard = view.runId;
@@ -226,7 +230,9 @@ export class Engine {
         for (const claim of claims) this.begin(claim);
       })
       .catch((thrown: unknown) => {
-        if (this.running) this.parts.warn(`runs could not be claimed: ${reasonOf(thrown)}`);
+        if (!this.running) return;
+        this.parts.warn(`runs could not be claimed: ${reasonOf(thrown)}`);
+        this.parts.clock.after(retryMs, () => this.pump());
       })
       .finally(() => {
         this.claiming = undefined;
@@ -248,7 +254,7 @@ export class Engine {
     const live: Live = { claim, controller, startedAt: this.parts.clock.elapsed(), done: Promise.resolve(), said: '' };
     this.live.set(claim.runPk, live);
     live.done = this.takeTurn(live).finally(() => {
-      this.live.delete(claim.runPk);
+      if (this.live.get(claim.runPk) === live) this.live.delete(claim.runPk);
       this.pump();
     });
   }
@@ -299,8 +305,17 @@ export class Engine {
     }
   }
 
-  private finish(end: Parameters<typeof this.commands.finish.body>[1]): Promise<void> {
-    return this.parts.store.write(this.commands.finish, end, { urgent: true, bytes: end.text?.length ?? 0 });
+  /** A disk that is full for a moment does not leave a lane blocked: the end is written as soon as it can be. */
+  private async finish(end: Parameters<typeof this.commands.finish.body>[1]): Promise<void> {
+    for (let wait = retryMs; ; wait = Math.min(wait * 2, longestSleepMs)) {
+      try {
+        return await this.parts.store.write(this.commands.finish, end, { urgent: true, bytes: end.text?.length ?? 0 });
+      } catch (thrown) {
+        if (!(thrown instanceof InterlaneError && thrown.code === 'STORE_FAILED' && this.running)) throw thrown;
+        this.parts.warn(`run could not be ended yet: ${thrown.message}`);
+        await new Promise<void>((resolve) => this.parts.clock.after(wait, resolve));
+      }
+    }
   }
 
   private used(live: Live): number {
@@ -337,14 +352,19 @@ export class Engine {
         this.parts.onDelta?.({ runId: run.id, sessionKey: session.key, text });
       },
       step: async (step) => {
-        const rows = await store.write(persistStep, { ...lease, ...step, now: clock.now() }, { bytes: step.text.length });
+        const rows = await store.write(persistStep, { ...lease, ...step, now: clock.now() }, { urgent: true, bytes: step.text.length });
         live.said = '';
         return pendingOf(rows);
       },
-      startCall: (call) => store.write(startCall, { ...lease, step: call.step, idx: call.idx }),
+      startCall: (call) => store.write(startCall, { ...lease, step: call.step, idx: call.idx }, { urgent: true }),
       finishCall: (call, result) =>
-        store.write(finishCall, { ...lease, step: call.step, idx: call.idx, result, now: clock.now() }, { bytes: result.text.length }),
-      steer: async () => ((await store.read(hasSteer, { lane: run.lane })) ? store.write(absorbSteer, { ...lease, now: clock.now() }) : 0),
+        store.write(
+          finishCall,
+          { ...lease, step: call.step, idx: call.idx, result, now: clock.now() },
+          { urgent: true, bytes: result.text.length },
+        ),
+      steer: async () =>
+        (await store.read(hasSteer, { lane: run.lane })) ? store.write(absorbSteer, { ...lease, now: clock.now() }, { urgent: true }) : 0,
       park: async () => {
         const parked = await store.write(parkRun, { ...lease, usedMs: this.used(live), now: clock.now() }, { urgent: true });
         settled.value ||= parked;
@@ -364,7 +384,7 @@ export class Engine {
     this.cancelSweep();
     const { store, clock } = this.parts;
     const turn = async () => {
-      while ((await store.write(sweepWaits, { now: clock.now() }, { urgent: true })) > 0);
+      while ((await store.write(this.commands.sweepWaits, { now: clock.now() }, { urgent: true })) > 0);
       while ((await store.write(sweepFlows, { now: clock.now() }, { urgent: true })) > 0);
       while ((await store.write(purgeSome, { now: clock.now(), keepMs: this.parts.keepMs ?? Infinity }, { urgent: true })) > 0);
       const next = await store.read(nextDue, {});
@@ -398,6 +418,7 @@ function makeCommands(ending: Ending) {
     send: sendToSession(ending),
     reset: resetSession(ending),
     closeSession: closeSession(ending),
+    sweepWaits: sweepWaits(ending),
   };
 }
 

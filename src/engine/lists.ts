@@ -107,26 +107,34 @@ export interface HistoryArgs {
   level: number;
 }
 
+const pageRows = 50;
+/** Characters of one page; the cursor leads on. */
+const largestPage = 4_000_000;
+
 /** The end of a transcript, newest first. Scans a bounded stretch, so that a page costs the same in any transcript. */
 export const readHistory: ReadQuery<HistoryArgs, { rows: EntryRow[]; next: number | undefined }> = {
   name: 'history',
   *body(t, { sessionPk, before, limit, includeTools, level }) {
     const rows: EntryRow[] = [];
     let from = before ?? Number.MAX_SAFE_INTEGER;
+    let chars = 0;
     for (let scanned = 0; scanned < 5_000;) {
       const page = yield* t.all<EntryRow>(
         'SELECT * FROM entries WHERE session_pk = ? AND seq < ? ORDER BY seq DESC LIMIT ?',
         sessionPk,
         from,
-        Math.max(50, limit),
+        pageRows,
       );
       scanned += page.length;
       for (const row of page) {
-        if (rows.length === limit) return { rows, next: from };
+        if (rows.length === limit || chars > largestPage) return { rows, next: from };
         from = row.seq;
-        if ((includeTools || row.role !== 'toolResult') && row.taint <= level) rows.push(row);
+        if ((includeTools || row.role !== 'toolResult') && row.taint <= level) {
+          rows.push(row);
+          chars += row.text.length;
+        }
       }
-      if (page.length < Math.max(50, limit)) return { rows, next: undefined };
+      if (page.length < pageRows) return { rows, next: undefined };
     }
     return { rows, next: from };
   },

@@ -1,6 +1,7 @@
 // The lane of a session: putting a run into it, letting its head be claimed, and one turn taking in what is queued behind it.
 import { InterlaneError } from '../errors.ts';
 import type { QueueMode, RunClass } from '../protocol/run.ts';
+import type { DeliveryContext } from '../protocol/session.ts';
 import type { Provenance } from '../protocol/transcript.ts';
 import { mergeKey, takeable } from '../rules/queue-mode.ts';
 import type { Body } from '../store/contract.ts';
@@ -19,8 +20,8 @@ export interface NewRun {
   mode: QueueMode;
   class: RunClass;
   deliver: boolean;
-  /** Where the answer will go, for merging: only inputs with the same way out become one turn. */
-  destination?: string | undefined;
+  /** Where the answer goes. Only inputs with the same way out become one turn. */
+  destination?: DeliveryContext | undefined;
   cause: RunRow['cause'];
   causePk?: number | undefined;
   rootPk?: number | undefined;
@@ -43,7 +44,7 @@ export function* insertRun(t: Tx, session: SessionRow, made: NewRun): Body<RunRo
     throw new InterlaneError('QUEUE_FULL', `session ${JSON.stringify(session.key)} has ${laneCap} inputs waiting; try again later`);
   const active = yield* t.one(`SELECT 1 FROM runs WHERE lane = ? AND state IN ('running', 'waiting')`, session.key);
   const { lastId: pk } = yield* t.run(
-    `INSERT INTO runs (id, session_pk, lane, class, cause, cause_pk, deliver, root_pk, hop, budget_ms, not_before, queued_at) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)`,
+    `INSERT INTO runs (id, session_pk, lane, class, cause, cause_pk, deliver, destination, root_pk, hop, budget_ms, not_before, queued_at) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)`,
     made.runId,
     session.pk,
     session.key,
@@ -51,6 +52,7 @@ export function* insertRun(t: Tx, session: SessionRow, made: NewRun): Body<RunRo
     made.cause,
     made.causePk ?? null,
     made.deliver ? 1 : 0,
+    made.destination === undefined ? null : JSON.stringify(made.destination),
     made.rootPk ?? null,
     made.hop ?? 0,
     made.budgetMs ?? 0,
@@ -65,7 +67,7 @@ export function* insertRun(t: Tx, session: SessionRow, made: NewRun): Body<RunRo
     made.principal,
     made.taint,
     JSON.stringify(made.provenance),
-    mergeKey(made.provenance, made.principal, made.destination ?? ''),
+    mergeKey(made.provenance, made.principal, JSON.stringify(made.destination ?? null)),
     made.text,
     made.context ?? null,
     made.now,

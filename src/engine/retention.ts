@@ -8,24 +8,25 @@ const rowsAtOnce = 200;
 export const purgeSome: EngineCommand<{ now: number; keepMs: number }, number> = {
   name: 'purge',
   *body(t, { now, keepMs }) {
-    const gone = yield* t.one<{ pk: number }>(`SELECT pk FROM sessions WHERE state = 'deleted' ORDER BY pk LIMIT 1`);
-    if (gone) return yield* purgeSession(t, gone.pk);
-    if (keepMs === Infinity) return 0;
+    const gone = yield* t.one<{ pk: number }>(
+      `SELECT pk FROM sessions WHERE state = 'deleted' AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.session_pk = sessions.pk AND ended_at IS NULL)
+       AND NOT EXISTS (SELECT 1 FROM exchanges WHERE tgt_session_pk = sessions.pk AND end_reason IS NULL) ORDER BY pk LIMIT 1`,
+    );
+    const purged = gone ? yield* purgeSession(t, gone.pk) : 0;
+    if (purged > 0 || keepMs === Infinity) return purged;
     const before = now - keepMs;
-    return (yield* purgeFeed(t, before)) + (yield* purgeRuns(t, before)) + (yield* purgeDeliveries(t, before));
+    return (
+      (yield* purgeFeed(t, before)) +
+      (yield* purgeRuns(t, before)) +
+      (yield* purgeExchanges(t, before)) +
+      (yield* purgeDeliveries(t, before))
+    );
   },
 };
 
 /** A deleted session's text goes first; its row goes last, when nothing points to it any more. */
 function* purgeSession(t: Tx, pk: number): Body<number> {
-  const open = yield* t.one(
-    `SELECT 1 FROM runs WHERE session_pk = ? AND ended_at IS NULL UNION ALL SELECT 1 FROM exchanges WHERE end_reason IS NULL AND (tgt_session_pk = ? OR req_session_pk = ?) LIMIT 1`,
-    pk,
-    pk,
-    pk,
-  );
-  if (open) return 0;
-  for (const table of ['entries', 'inputs', 'feed', 'deliveries', 'runs']) {
+  for (const table of ['entries', 'feed', 'deliveries']) {
     const column = table === 'feed' ? 'pos' : 'pk';
     const { changes } = yield* t.run(
       `DELETE FROM ${table} WHERE ${column} IN (SELECT ${column} FROM ${table} WHERE session_pk = ? LIMIT ?)`,
@@ -34,8 +35,14 @@ function* purgeSession(t: Tx, pk: number): Body<number> {
     );
     if (changes > 0) return changes;
   }
-  yield* t.run('DELETE FROM exchange_turns WHERE exchange_pk IN (SELECT pk FROM exchanges WHERE tgt_session_pk = ?)', pk);
-  yield* t.run('DELETE FROM exchanges WHERE tgt_session_pk = ?', pk);
+  const runs = yield* t.all<{ pk: number }>('SELECT pk FROM runs WHERE session_pk = ? LIMIT ?', pk, rowsAtOnce);
+  if (runs.length > 0) return yield* forgetRuns(t, runs);
+  const { changes } = yield* t.run(
+    'DELETE FROM exchanges WHERE pk IN (SELECT pk FROM exchanges WHERE tgt_session_pk = ? LIMIT ?)',
+    pk,
+    rowsAtOnce,
+  );
+  if (changes > 0) return changes;
   return (yield* t.run('DELETE FROM sessions WHERE pk = ?', pk)).changes;
 }
 
@@ -58,18 +65,24 @@ function* purgeRuns(t: Tx, before: number): Body<number> {
     before,
     rowsAtOnce,
   );
-  for (const { pk } of old) {
-    for (const sql of [
-      'DELETE FROM tool_calls WHERE run_pk = ?',
-      'DELETE FROM idempotency WHERE run_pk = ?',
-      'DELETE FROM inputs WHERE run_pk = ?',
-      'DELETE FROM exchange_turns WHERE run_pk = ?',
-      'DELETE FROM runs WHERE pk = ?',
-    ]) {
-      yield* t.run(sql, pk);
-    }
+  return yield* forgetRuns(t, old);
+}
+
+function* forgetRuns(t: Tx, runs: { pk: number }[]): Body<number> {
+  for (const { pk } of runs) {
+    for (const table of ['tool_calls', 'idempotency', 'inputs', 'exchange_turns'])
+      yield* t.run(`DELETE FROM ${table} WHERE run_pk = ?`, pk);
+    yield* t.run('DELETE FROM runs WHERE pk = ?', pk);
   }
-  return old.length;
+  return runs.length;
+}
+
+function* purgeExchanges(t: Tx, before: number): Body<number> {
+  return (yield* t.run(
+    'DELETE FROM exchanges WHERE pk IN (SELECT pk FROM exchanges WHERE end_reason IS NOT NULL AND at < ? LIMIT ?)',
+    before,
+    rowsAtOnce,
+  )).changes;
 }
 
 function* purgeDeliveries(t: Tx, before: number): Body<number> {

@@ -157,6 +157,7 @@ export const parkRun: EngineCommand<Lease & { usedMs: number; now: number }, boo
   name: 'park run',
   *body(t, { usedMs, now, ...lease }) {
     const { run, session } = yield* held(t, lease);
+    if (run.abort_requested !== null) return false; // it is stopped, not parked
     const waiting = yield* t.one('SELECT 1 FROM waits WHERE run_pk = ?', run.pk);
     if (!waiting) return false;
     yield* t.run(`UPDATE runs SET state = 'waiting', owner = NULL, used_ms = used_ms + ? WHERE pk = ?`, usedMs, run.pk);
@@ -179,7 +180,9 @@ export function finishRun(ending: Ending): EngineCommand<Lease & RunEnd, void> {
     name: 'end run',
     *body(t, { runPk, epoch, ...end }) {
       const { run } = yield* held(t, { runPk, epoch });
-      yield* endRun(t, ending, run, end);
+      // Whoever asked for a stop was told that it stops; an end that was already on its way does not change that.
+      const stopped = end.outcome === 'ok' && run.abort_requested !== null;
+      yield* endRun(t, ending, run, stopped ? { ...end, outcome: 'aborted', code: 'ABORTED', error: run.abort_requested! } : end);
     },
   };
 }
@@ -205,7 +208,8 @@ export function abortRun(
   return {
     name: 'abort run',
     *body(t, { runId, reason, now }) {
-      const run = yield* t.one<RunRow>('SELECT * FROM runs WHERE id = ?', runId);
+      let run = yield* t.one<RunRow>('SELECT * FROM runs WHERE id = ?', runId);
+      while (run && run.merged_into !== null) run = yield* t.one<RunRow>('SELECT * FROM runs WHERE pk = ?', run.merged_into);
       if (!run) throw new InterlaneError('RUN_NOT_FOUND', `run ${JSON.stringify(runId.slice(0, 100))} does not exist`);
       if (run.ended_at !== null) return { aborted: false, stopping: [] };
       if (run.state === 'running') {
@@ -249,14 +253,14 @@ export function recoverRuns(ending: Ending): EngineCommand<{ owner: number; now:
 }
 
 /** Waits whose time is over, among them those that an ending with very many waiters left for later. */
-export const sweepWaits: EngineCommand<{ now: number }, number> = {
+export const sweepWaits = (ending: Ending): EngineCommand<{ now: number }, number> => ({
   name: 'sweep waits',
   *body(t, { now }) {
     const due = yield* t.all<WaitRow>('SELECT * FROM waits WHERE due_at <= ? ORDER BY due_at LIMIT ?', now, sweepRows);
     for (const wait of due) {
       const target = (yield* t.one<RunRow>('SELECT * FROM runs WHERE pk = ?', wait.target_run_pk))!;
       if (target.ended_at !== null) {
-        yield* answerWaiters(t, target, now);
+        yield* answerWaiters(t, ending, target, now);
         continue;
       }
       const run = (yield* t.one<RunRow>('SELECT * FROM runs WHERE pk = ?', wait.run_pk))!;
@@ -266,4 +270,4 @@ export const sweepWaits: EngineCommand<{ now: number }, number> = {
     }
     return due.length;
   },
-};
+});

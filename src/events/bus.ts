@@ -142,7 +142,9 @@ const feedAfter: ReadQuery<
   name: 'feed',
   *body(t, { cursor, limit }) {
     const oldest = (yield* t.one<{ pos: number }>('SELECT pos FROM feed ORDER BY pos LIMIT 1'))?.pos ?? cursor + 1;
-    if (cursor + 1 < oldest && cursor > 0) return { events: [], reset: true, oldest, last: cursor, more: false };
+    const latest = (yield* t.one<{ seq: number }>(`SELECT seq FROM sqlite_sequence WHERE name = 'feed'`))?.seq ?? 0;
+    // Older than what is kept, or from another database: either way nobody knows what was missed.
+    if ((cursor + 1 < oldest && cursor > 0) || cursor > latest) return { events: [], reset: true, oldest, last: cursor, more: false };
     const rows = yield* t.all<FeedRow>('SELECT * FROM feed WHERE pos > ? ORDER BY pos LIMIT ?', cursor, limit);
     const events: FeedEvent[] = [];
     for (const row of rows) {

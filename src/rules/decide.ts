@@ -45,7 +45,7 @@ export type Request =
       text?: string | undefined;
     }
   | { action: 'deliver'; caller: Party; channel: string; chatType?: ChatTypeWord | undefined; text?: string | undefined }
-  | { action: 'tool'; caller: Party; tool: string; text?: string | undefined };
+  | { action: 'tool' | 'result'; caller: Party; tool: string; text?: string | undefined };
 
 export interface Decision {
   effect: Effect;
@@ -109,6 +109,9 @@ export function decide(request: Request, world: World): Decision {
       break;
     case 'tool':
       hook(verdict, world, request.caller, { hook: 'PRE_TOOL_CALL', tool: request.tool, text: request.text });
+      break;
+    case 'result':
+      hook(verdict, world, request.caller, { hook: 'POST_TOOL_RESPONSE', tool: request.tool, text: request.text });
       break;
   }
   return verdict.decision();

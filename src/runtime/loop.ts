@@ -17,7 +17,9 @@ export function modelRunner(model: Model, invoker: Invoker): Runner {
         // All are tried before one failure is looked at, so that none goes on unwatched.
         const settled = await Promise.allSettled(pending.map((call) => invoker.invoke(turn, call)));
         for (const one of settled) if (one.status === 'rejected') throw one.reason;
+        turn.signal.throwIfAborted();
         if (settled.some((one) => one.status === 'fulfilled' && one.value === 'waiting') && (await turn.park())) return;
+        turn.signal.throwIfAborted();
         await turn.steer();
         const prompt = await turn.prompt(promptEntries);
         const request = { agentId: turn.agentId, sessionKey: turn.sessionKey, prompt, tools: invoker.tools.values() };

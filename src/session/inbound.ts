@@ -61,7 +61,7 @@ export function createInbound(parts: InboundParts): (message: InboundMessage) =>
       mode: message.mode ?? 'followup',
       class: 'main',
       deliver: true,
-      destination: JSON.stringify(deliveryContext),
+      destination: deliveryContext,
       deliveryContext,
       idempotency,
       now: parts.now(),

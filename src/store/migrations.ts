@@ -3,7 +3,7 @@
 /** Marks a file as ours ("ilan"), so that another program's database is not taken for one. */
 export const applicationId = 0x696c_616e;
 
-// Ids: `pk` inside, random public ids outside. Levels are 0 PUBLIC … 3 RESTRICTED. Times are milliseconds.
+// Ids: `pk` inside (never used again, so that nothing left over can point to something new), random public ids outside. Levels are 0 PUBLIC … 3 RESTRICTED. Times are milliseconds.
 // Text lives in `entries` (in `inputs` until consumed, in `deliveries` until settled); everything else points to it.
 export const migrations: string[] = [
   `
@@ -15,7 +15,7 @@ export const migrations: string[] = [
 
   -- One row is one life of a key. A list merges at most four level streams, each newest first.
   CREATE TABLE sessions (
-    pk INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, key TEXT NOT NULL, life INTEGER NOT NULL, current INTEGER NOT NULL,
+    pk INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, key TEXT NOT NULL, life INTEGER NOT NULL, current INTEGER NOT NULL,
     agent TEXT NOT NULL, kind TEXT NOT NULL, label TEXT, user TEXT, parent_pk INTEGER, depth INTEGER NOT NULL DEFAULT 0,
     next_seq INTEGER NOT NULL DEFAULT 1, taint INTEGER NOT NULL DEFAULT 0, exist_taint INTEGER NOT NULL DEFAULT 0,
     level INTEGER NOT NULL DEFAULT 0, policy_rev INTEGER NOT NULL DEFAULT 1, state TEXT NOT NULL DEFAULT 'live',
@@ -36,13 +36,13 @@ export const migrations: string[] = [
   CREATE INDEX sessions_archive ON sessions (archive_at) WHERE archive_at IS NOT NULL;
 
   CREATE TABLE entries (
-    pk INTEGER PRIMARY KEY, session_pk INTEGER NOT NULL, seq INTEGER NOT NULL, id TEXT NOT NULL UNIQUE, run_pk INTEGER, step INTEGER,
+    pk INTEGER PRIMARY KEY AUTOINCREMENT, session_pk INTEGER NOT NULL, seq INTEGER NOT NULL, id TEXT NOT NULL UNIQUE, run_pk INTEGER, step INTEGER,
     role TEXT NOT NULL, taint INTEGER NOT NULL, provenance TEXT, text TEXT NOT NULL, body TEXT, at INTEGER NOT NULL
   ) STRICT;
   CREATE UNIQUE INDEX entries_seq ON entries (session_pk, seq);
 
   CREATE TABLE inputs (
-    pk INTEGER PRIMARY KEY, session_pk INTEGER NOT NULL, run_pk INTEGER NOT NULL, mode TEXT NOT NULL, principal TEXT NOT NULL,
+    pk INTEGER PRIMARY KEY AUTOINCREMENT, session_pk INTEGER NOT NULL, run_pk INTEGER NOT NULL, mode TEXT NOT NULL, principal TEXT NOT NULL,
     taint INTEGER NOT NULL, provenance TEXT NOT NULL, merge_key TEXT NOT NULL, text TEXT NOT NULL, context TEXT,
     state TEXT NOT NULL DEFAULT 'queued', reason TEXT, entry_seq INTEGER, at INTEGER NOT NULL
   ) STRICT;
@@ -51,19 +51,20 @@ export const migrations: string[] = [
 
   -- The lane is the key: at most one run of it is active (I3), and only its head can be claimed (ready_pos).
   CREATE TABLE runs (
-    pk INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, session_pk INTEGER NOT NULL, lane TEXT NOT NULL, class TEXT NOT NULL,
+    pk INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, session_pk INTEGER NOT NULL, lane TEXT NOT NULL, class TEXT NOT NULL,
     state TEXT NOT NULL DEFAULT 'queued', ready_pos INTEGER, not_before INTEGER, owner INTEGER, epoch INTEGER NOT NULL DEFAULT 0,
     crashes INTEGER NOT NULL DEFAULT 0, step INTEGER NOT NULL DEFAULT 0, cause TEXT NOT NULL, cause_pk INTEGER, deliver INTEGER NOT NULL,
+    destination TEXT,
     root_pk INTEGER, hop INTEGER NOT NULL DEFAULT 0, budget_ms INTEGER NOT NULL DEFAULT 0, used_ms INTEGER NOT NULL DEFAULT 0,
     abort_requested TEXT, merged_into INTEGER, reply_seq INTEGER, error_code TEXT, error TEXT, tokens INTEGER NOT NULL DEFAULT 0,
     queued_at INTEGER NOT NULL, started_at INTEGER, ended_at INTEGER
   ) STRICT;
   CREATE UNIQUE INDEX runs_active ON runs (lane) WHERE state IN ('running', 'waiting');
   CREATE INDEX runs_ready ON runs (class, ready_pos) WHERE ready_pos IS NOT NULL;
+  CREATE INDEX runs_suspect ON runs (class, ready_pos) WHERE ready_pos IS NOT NULL AND crashes >= 2;
   CREATE INDEX runs_not_before ON runs (not_before) WHERE not_before IS NOT NULL AND ready_pos IS NOT NULL;
   CREATE INDEX runs_queue ON runs (lane, pk) WHERE state = 'queued';
   CREATE INDEX runs_owned ON runs (owner) WHERE state = 'running';
-  CREATE INDEX runs_merged ON runs (merged_into) WHERE merged_into IS NOT NULL;
   CREATE INDEX runs_session ON runs (session_pk, pk);
   CREATE INDEX runs_ended ON runs (ended_at) WHERE ended_at IS NOT NULL;
 
@@ -88,7 +89,7 @@ export const migrations: string[] = [
   CREATE INDEX idempotency_run ON idempotency (run_pk);
 
   CREATE TABLE exchanges (
-    pk INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, req_session_pk INTEGER, tgt_session_pk INTEGER NOT NULL,
+    pk INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, req_session_pk INTEGER, tgt_session_pk INTEGER NOT NULL,
     origin_run_pk INTEGER, origin_step INTEGER, origin_idx INTEGER, state TEXT NOT NULL, version INTEGER NOT NULL DEFAULT 0,
     turn INTEGER NOT NULL DEFAULT 0, max_turns INTEGER NOT NULL, hop INTEGER NOT NULL, first_seq INTEGER,
     last_session_pk INTEGER, last_seq INTEGER, end_reason TEXT, due_at INTEGER, at INTEGER NOT NULL,
@@ -96,13 +97,15 @@ export const migrations: string[] = [
   ) STRICT;
   CREATE INDEX exchanges_pair ON exchanges (req_session_pk, tgt_session_pk, at);
   CREATE INDEX exchanges_open ON exchanges (tgt_session_pk) WHERE end_reason IS NULL;
+  CREATE INDEX exchanges_target ON exchanges (tgt_session_pk);
+  CREATE INDEX exchanges_ended ON exchanges (at) WHERE end_reason IS NOT NULL;
   CREATE INDEX exchanges_due ON exchanges (due_at) WHERE due_at IS NOT NULL;
   CREATE TABLE exchange_turns (
     exchange_pk INTEGER NOT NULL, turn INTEGER NOT NULL, run_pk INTEGER NOT NULL UNIQUE, PRIMARY KEY (exchange_pk, turn)
   ) STRICT, WITHOUT ROWID;
 
   CREATE TABLE deliveries (
-    pk INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, session_pk INTEGER NOT NULL, cause TEXT NOT NULL, cause_pk INTEGER NOT NULL,
+    pk INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, session_pk INTEGER NOT NULL, cause TEXT NOT NULL, cause_pk INTEGER NOT NULL,
     part INTEGER NOT NULL, dest_key TEXT NOT NULL, channel TEXT NOT NULL, account TEXT, recipient TEXT NOT NULL, thread TEXT,
     taint INTEGER NOT NULL, text TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'pending', attempts INTEGER NOT NULL DEFAULT 0, owner INTEGER,
     due_at INTEGER NOT NULL, first_at INTEGER NOT NULL, platform_id TEXT, error TEXT, UNIQUE (cause, cause_pk, part)

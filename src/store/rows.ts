@@ -46,6 +46,7 @@ export interface RunRow {
   cause: 'input' | 'exchange';
   cause_pk: number | null;
   deliver: number;
+  destination: string | null;
   root_pk: number | null;
   hop: number;
   budget_ms: number;

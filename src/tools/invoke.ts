@@ -7,11 +7,12 @@ import type { PendingCall, Turn } from '../engine/runner.ts';
 import { InterlaneError, nearest, reasonOf } from '../errors.ts';
 import type { FeedEvent } from '../protocol/event.ts';
 import { decide, type Party } from '../rules/decide.ts';
+import { redact } from '../rules/hooks.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
 import { levelRank } from '../store/views.ts';
 import type { Level } from '../protocol/labels.ts';
-import type { Tool, ToolContext } from './define.ts';
+import type { Tool, ToolContext, ToolOutcome } from './define.ts';
 
 export interface Invoker {
   tools: Map<string, Tool>;
@@ -58,17 +59,22 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
       // 3. execute
       if (call.state === 'planned' && tool.effect !== 'pure') await turn.startCall(call);
       const context: ToolContext = { ...parts, world: parts.engine.world, now: parts.now(), turn, call, session, caller };
+      let outcome: ToolOutcome;
       try {
-        const outcome = await untilAborted(turn.signal, tool.run(context, read.data));
-        if ('pending' in outcome) return 'waiting';
-        // 4. label, 5. record
-        const level = Math.max(levelRank(parts.toolLevels[tool.name] ?? 'PUBLIC'), outcome.taint ?? 0);
-        return await finish(outcome.value, outcome.isError ?? false, level);
+        outcome = await untilAborted(turn.signal, tool.run(context, read.data));
       } catch (thrown) {
         if (turn.signal.aborted || (thrown instanceof InterlaneError && thrown.code === 'LEASE_LOST')) throw thrown;
-        const code = thrown instanceof InterlaneError ? thrown.code : 'TOOL_FAILED';
-        return refuse(code, reasonOf(thrown));
+        return refuse(thrown instanceof InterlaneError ? thrown.code : 'TOOL_FAILED', reasonOf(thrown));
       }
+      if ('pending' in outcome) return 'waiting';
+      // 4. label, and what the operator's rules say of the result
+      const taint = Math.max(levelRank(parts.toolLevels[tool.name] ?? 'PUBLIC'), outcome.taint ?? 0);
+      const text = typeof outcome.value === 'string' ? outcome.value : JSON.stringify(outcome.value);
+      const result = decide({ action: 'result', caller, tool: tool.name, text }, parts.engine.world);
+      if (result.effect === 'BLOCK')
+        return refuse(result.code ?? 'POLICY_BLOCKED', `the result of ${tool.name} was withheld: ${result.why}`);
+      // 5. record. Outside the try: if this fails, the call is not told a result it does not have.
+      return finish(result.effect === 'REDACT' ? redact(text, result.redactions) : text, outcome.isError ?? false, taint);
     },
   };
 }

@@ -4,10 +4,8 @@ import { readHistory } from '../engine/lists.ts';
 import type { TranscriptMessage } from '../protocol/transcript.ts';
 import { levelRank, messageOf } from '../store/views.ts';
 import { defineTool } from './define.ts';
+import { largestAnswer, readCursor, shorten, sizeOf, writeCursor } from './page.ts';
 import { oneOf, resolveSession } from './resolve.ts';
-
-const longestBlock = 4_000;
-const largestAnswer = 80 * 1024;
 
 export const sessionsHistory = defineTool({
   name: 'sessions_history',
@@ -23,7 +21,7 @@ export const sessionsHistory = defineTool({
   async run(context, args) {
     const session = await resolveSession(context, { session: oneOf(args, 'sessionKey', 'session_id') });
     const limit = Math.min(Math.floor(args.limit ?? 50), 1000);
-    const before = args.cursor === undefined ? undefined : Number.parseInt(args.cursor, 36);
+    const before = readCursor(args.cursor);
     const { rows, next } = await context.store.read(readHistory, {
       sessionPk: session.pk,
       before,
@@ -38,7 +36,7 @@ export const sessionsHistory = defineTool({
     // Newest first, so that a full answer loses its oldest messages, which the cursor leads to.
     for (const row of rows) {
       const message = shorten(messageOf(row, undefined));
-      const bytes = Buffer.byteLength(JSON.stringify(message));
+      const bytes = sizeOf(message);
       if (size + bytes > largestAnswer && messages.length > 0) {
         cursor = messages[0]!.seq;
         truncated = true;
@@ -47,18 +45,10 @@ export const sessionsHistory = defineTool({
       size += bytes;
       messages.unshift(message);
     }
-    const flags = { ...(truncated ? { truncated } : {}), ...(cursor === undefined ? {} : { nextCursor: cursor.toString(36) }) };
+    const flags = { ...(truncated ? { truncated } : {}), ...(cursor === undefined ? {} : { nextCursor: writeCursor(cursor) }) };
     return {
       value: { sessionKey: session.key === 'global' ? 'main' : session.key, messages, ...flags },
       taint: Math.max(0, ...rows.map((row) => row.taint)),
     };
   },
 });
-
-function shorten(message: TranscriptMessage): TranscriptMessage {
-  const content = message.content.map((block) => {
-    if (block.type !== 'text' || block.text.length <= longestBlock) return block;
-    return { ...block, text: block.text.slice(0, longestBlock), truncated: true as const };
-  });
-  return { ...message, content };
-}

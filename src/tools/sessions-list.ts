@@ -7,7 +7,9 @@ import { keyContext } from '../rules/agents.ts';
 import { requireSessionKey, sessionChannel } from '../rules/session-key.ts';
 import type { SessionRow } from '../store/rows.ts';
 import { levelRank, messageOf } from '../store/views.ts';
+import type { TranscriptMessage } from '../protocol/transcript.ts';
 import { defineTool, type ToolContext } from './define.ts';
+import { largestAnswer, readCursor, shorten, sizeOf, writeCursor } from './page.ts';
 
 const mostRows = 200;
 
@@ -30,7 +32,7 @@ export const sessionsList = defineTool({
     const limit = Math.min(Math.floor(args.limit ?? 50), mostRows);
     const messageLimit = Math.min(Math.floor(args.messageLimit ?? 0), 20);
     const scope = listScope(context.world, context.caller, context.world.agents.byId.keys());
-    const before = args.cursor === undefined ? undefined : Number.parseInt(args.cursor, 36);
+    const before = readCursor(args.cursor);
     const activeSince = args.activeMinutes === undefined ? undefined : context.now - Math.floor(args.activeMinutes) * 60_000;
     const rows = await context.store.read(listSessions, {
       scope,
@@ -41,15 +43,17 @@ export const sessionsList = defineTool({
       limit: limit + 1,
     });
     const page = rows.slice(0, limit);
-    const sessions = [];
+    const sessions: Record<string, unknown>[] = [];
+    const room = { bytes: largestAnswer };
     for (const row of page)
       sessions.push({
         ...sessionView(context, row),
-        ...(messageLimit > 0 ? { messages: await lastMessages(context, row, messageLimit) } : {}),
+        ...(messageLimit > 0 ? { messages: await lastMessages(context, row, messageLimit, room) } : {}),
       });
-    const more = rows.length > limit ? { nextCursor: page.at(-1)!.last_pos.toString(36) } : {};
+    const cut = room.bytes < 0 ? { truncated: true } : {};
+    const more = rows.length > limit ? { nextCursor: writeCursor(page.at(-1)!.last_pos) } : {};
     return {
-      value: { count: sessions.length, scope: scope.visibility, sessions, ...more },
+      value: { count: sessions.length, scope: scope.visibility, sessions, ...cut, ...more },
       taint: Math.max(0, ...page.map((row) => row.level)),
     };
   },
@@ -82,12 +86,21 @@ export function sessionView({ world }: Pick<ToolContext, 'world'>, row: SessionR
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined && value !== null));
 }
 
-async function lastMessages(context: ToolContext, row: SessionRow, limit: number) {
+/** The newest that still fit; all rows share one answer. */
+async function lastMessages(context: ToolContext, row: SessionRow, limit: number, room: { bytes: number }): Promise<TranscriptMessage[]> {
+  if (room.bytes < 0) return [];
   const { rows } = await context.store.read(readHistory, {
     sessionPk: row.pk,
     limit,
     includeTools: false,
     level: levelRank(context.caller.facts.taint),
   });
-  return rows.toReversed().map((entry) => messageOf(entry, undefined));
+  const messages: TranscriptMessage[] = [];
+  for (const entry of rows) {
+    const message = shorten(messageOf(entry, undefined));
+    room.bytes -= sizeOf(message);
+    if (room.bytes < 0) break;
+    messages.unshift(message);
+  }
+  return messages;
 }

@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { z } from 'zod';
 import type { Outbound } from '../../src/channels/channel.ts';
 import { loopbackTo } from '../../src/channels/loopback/loopback.ts';
@@ -17,10 +17,15 @@ import type { Value } from '../../src/store/contract.ts';
 import type { SessionRow } from '../../src/store/rows.ts';
 import { defineTool, type Tool } from '../../src/tools/define.ts';
 
+// Nothing here depends on how long it takes; a machine with other work to do may take its time.
+vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
+
 // A gateway on a real file, with made-up time and tools that stop a turn where a test wants it -----------------------
 
 /** Nothing is ever due until a test says so. */
 class HandClock implements Clock {
+  /** A gateway is being closed: the time it gives to live turns passes at once. */
+  stopping = false;
   private time = 1_800_000_000_000;
   private readonly timers = new Set<{ at: number; work: () => void }>();
   now() {
@@ -32,6 +37,7 @@ class HandClock implements Clock {
   after(ms: number, work: () => void) {
     const timer = { at: this.time + ms, work };
     this.timers.add(timer);
+    if (this.stopping && ms === grace) setImmediate(() => this.advance(grace));
     return () => void this.timers.delete(timer);
   }
   advance(ms: number) {
@@ -71,6 +77,9 @@ function gates() {
   return { tool, entered: (name: string) => gate(name).entered.promise, open: (name: string) => gate(name).open.resolve() };
 }
 
+/** How long a gateway waits for live turns when it is closed. */
+const grace = 5_000;
+
 type ScriptText = z.input<typeof Script>;
 
 interface Options {
@@ -91,6 +100,7 @@ class Story {
   readonly clock: HandClock;
   readonly stateDir: string;
   gateway!: Gateway;
+  private closing: Promise<void> | undefined;
 
   constructor(clock: HandClock, stateDir: string) {
     this.clock = clock;
@@ -137,11 +147,16 @@ class Story {
     return await done;
   }
 
-  /** Stops it; the time a live turn is given to finish passes at once. */
+  /** Stops it; live turns get no time to finish. */
   async close(): Promise<void> {
-    const closing = this.gateway.close();
-    this.clock.advance(5_000);
-    await closing;
+    this.clock.stopping = true;
+    await (this.closing ??= this.gateway.close());
+    this.clock.stopping = false;
+  }
+
+  async end(): Promise<void> {
+    await this.close();
+    rmSync(this.stateDir, { recursive: true, force: true });
   }
 
   /** A person writes to Ana; resolves with the end of her turn. */
@@ -189,7 +204,7 @@ const openWork = {
   },
 };
 
-async function open(script: ScriptText, options: Options = {}): Promise<Story> {
+async function start(script: ScriptText, options: Options = {}): Promise<Story> {
   const clock = options.clock ?? new HandClock();
   const story = new Story(clock, options.stateDir ?? mkdtempSync(join(tmpdir(), 'interlane-exchange-')));
   const config = Config.parse({
@@ -207,15 +222,17 @@ async function open(script: ScriptText, options: Options = {}): Promise<Story> {
     tools: options.tools ?? [],
     clock,
   });
-  onTestFinished(async () => {
-    await story.close();
-    rmSync(story.stateDir, { recursive: true, force: true });
-  });
   if (options.kitchen ?? true) {
     const origin = { channel: 'loopback', peer: { kind: 'group' as const, id: 'kitchen' } };
     const { runId } = await story.gateway.receive({ origin, text: 'open?', sender: 'cook' });
     await story.gateway.engine.wait(runId, 10_000);
   }
+  return story;
+}
+
+async function open(script: ScriptText, options: Options = {}): Promise<Story> {
+  const story = await start(script, options);
+  onTestFinished(() => story.end());
   return story;
 }
 
@@ -605,7 +622,7 @@ describe('an exchange leaves alone', () => {
 });
 
 describe('a send is refused at once', () => {
-  it.each<[string, Record<string, unknown>, string, RegExp]>([
+  const refusals: [why: string, args: Record<string, unknown>, code: string, error: RegExp][] = [
     ['to oneself by key', { sessionKey: 'agent:ana:main' }, 'SEND_TO_SELF', /does not send to itself/],
     ['to oneself as "main"', { sessionKey: 'main' }, 'SEND_TO_SELF', /does not send to itself/],
     ['to "global"', { sessionKey: 'global' }, 'SESSION_KEY_RESERVED', /"global" is reserved/],
@@ -631,13 +648,21 @@ describe('a send is refused at once', () => {
     ['with a blank message', { message: ' \n ' }, 'INVALID_REQUEST', /message is missing/],
     ['to a key that is none', { sessionKey: 'agent:' }, 'SESSION_KEY_INVALID', /not usable/],
     ['with a negative timeout', { timeoutSeconds: -1 }, 'INVALID_REQUEST', /timeoutSeconds/],
-  ])('%s', async (_, args, code, error) => {
-    const story = await open([asks(args), answers('never')]);
-    const sessions = await story.rows('SELECT key FROM sessions');
-    expect(await story.result()).toEqual({ status: 'error', code, error: expect.stringMatching(error) });
-    expect(await story.rows('SELECT * FROM exchanges')).toEqual([]);
-    expect(await story.rows('SELECT key FROM sessions')).toEqual(sessions);
-    expect(await story.rows(`SELECT * FROM runs WHERE cause = 'exchange'`)).toEqual([]);
+  ];
+  // One gateway for all of them: each has its own rule in the script.
+  let shared: Story;
+  beforeAll(async () => {
+    const script = refusals.map(([, args], index) => ({ ...asks(args), when: `^\\ncase ${index}$` }));
+    shared = await start([...script, answers('never')]);
+  });
+  afterAll(() => shared.end());
+
+  it.each(refusals.map(([why, , code, error], index) => ({ why, code, error, index })))('$why', async ({ code, error, index }) => {
+    const sessions = await shared.rows('SELECT key FROM sessions');
+    expect(await shared.result(`case ${index}`)).toEqual({ status: 'error', code, error: expect.stringMatching(error) });
+    expect(await shared.rows('SELECT * FROM exchanges')).toEqual([]);
+    expect(await shared.rows('SELECT key FROM sessions')).toEqual(sessions);
+    expect(await shared.rows(`SELECT * FROM runs WHERE cause = 'exchange'`)).toEqual([]);
   });
 
   it('into a wait for the one that waits for it, with the reason; both go on', async () => {

@@ -3,15 +3,19 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import * as fc from 'fast-check';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { z } from 'zod';
 import { Config } from '../../src/config/schema.ts';
 import type { Clock } from '../../src/engine/engine.ts';
 import { startGateway, type Gateway } from '../../src/gateway.ts';
 import type { TranscriptMessage } from '../../src/protocol/transcript.ts';
+import { compileWorld } from '../../src/rules/decide.ts';
 import { Script } from '../../src/runtime/scripted.ts';
 import type { Store, Value } from '../../src/store/contract.ts';
 import type { EntryRow } from '../../src/store/rows.ts';
+
+// Nothing here depends on how long it takes; a machine with other work to do may take its time.
+vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
 
 // A gateway on a real file, whose scripted model makes the calls a test asks for ---------------------------------------
 
@@ -121,7 +125,7 @@ class Tools {
 const agents = { list: [{ id: 'ana', default: true, name: 'Ana' }, { id: 'bo', name: 'Bo' }, { id: 'cy' }] };
 const all = { tools: { sessions: { visibility: 'all' as const }, agentToAgent: { enabled: true } } };
 
-async function open(config: z.input<typeof Config> = {}): Promise<Tools> {
+async function start(config: z.input<typeof Config> = {}): Promise<Tools> {
   const tools = new Tools();
   // The rules of the script are kept by reference, which is what lets a test write the caller's next turn.
   tools.gateway = await startGateway(Config.parse({ agents, ...all, ...config }), {
@@ -129,11 +133,29 @@ async function open(config: z.input<typeof Config> = {}): Promise<Tools> {
     script: tools.script,
     clock: tools.clock,
   });
-  onTestFinished(async () => {
-    await tools.gateway.close();
-    rmSync(tools.stateDir, { recursive: true, force: true });
-  });
   return tools;
+}
+
+async function stop(tools: Tools): Promise<void> {
+  await tools.gateway.close();
+  rmSync(tools.stateDir, { recursive: true, force: true });
+}
+
+async function open(config: z.input<typeof Config> = {}): Promise<Tools> {
+  const tools = await start(config);
+  onTestFinished(() => stop(tools));
+  return tools;
+}
+
+/** One gateway for all tests of a group, which only ask it things. */
+function share(prepare: (tools: Tools) => Promise<void> = async () => {}, config: z.input<typeof Config> = {}): () => Tools {
+  let tools: Tools;
+  beforeAll(async () => {
+    tools = await start(config);
+    await prepare(tools);
+  });
+  afterAll(() => stop(tools));
+  return () => tools;
 }
 
 const textOf = (message: TranscriptMessage) => message.content.map((block) => (block.type === 'text' ? block.text : '')).join('');
@@ -240,31 +262,6 @@ describe('sessions_list', () => {
     expect(new Set([...shown, 'agent:bo:direct:peer4']).size).toBe(23);
   });
 
-  it.each<[string[], string[]]>([
-    [['main'], ['agent:ana:main', 'agent:bo:main', 'agent:cy:main']],
-    [['group'], ['agent:ana:x:group:1', 'agent:bo:x:channel:2']],
-    [['cron'], ['agent:ana:cron:daily']],
-    [['hook'], ['agent:ana:hook:h1']],
-    [['node'], ['agent:ana:node-n1']],
-    [['other'], ['agent:ana:direct:you']],
-    [
-      ['cron', 'hook', 'cron'],
-      ['agent:ana:cron:daily', 'agent:ana:hook:h1'],
-    ],
-  ])('shows only the kinds asked for: %j', async (kinds, expected) => {
-    const tools = await open();
-    const made: [string, string][] = [
-      ['agent:ana:x:group:1', 'group'],
-      ['agent:bo:x:channel:2', 'group'],
-      ['agent:ana:cron:daily', 'cron'],
-      ['agent:ana:hook:h1', 'hook'],
-      ['agent:ana:node-n1', 'node'],
-      ['agent:ana:direct:you', 'other'],
-    ];
-    for (const [key, kind] of made) await tools.say(key, 'x', { kind });
-    expect((await tools.keys({ kinds })).toSorted()).toEqual(expected);
-  });
-
   it('pages through a filtered list as well', async () => {
     const tools = await open();
     await many(tools, 30);
@@ -335,6 +332,35 @@ describe('sessions_list', () => {
     expect(await tools.history({ sessionKey: 'main' }, 'global')).toMatchObject({ sessionKey: 'main' });
     expect(await tools.call('sessions_history', { sessionKey: 'global' }, 'global')).toEqual(refusal('SESSION_KEY_RESERVED', /use "main"/));
     expect(await tools.call('session_status', {}, 'global')).toMatchObject({ key: 'main' });
+  });
+});
+
+describe('the kinds of sessions_list', () => {
+  const made: [string, string][] = [
+    ['agent:ana:x:group:1', 'group'],
+    ['agent:bo:x:channel:2', 'group'],
+    ['agent:ana:cron:daily', 'cron'],
+    ['agent:ana:hook:h1', 'hook'],
+    ['agent:ana:node-n1', 'node'],
+    ['agent:ana:direct:you', 'other'],
+  ];
+  const tools = share(async (one) => {
+    for (const [key, kind] of made) await one.say(key, 'x', { kind });
+  });
+
+  it.each<[string[], string[]]>([
+    [['main'], ['agent:ana:main', 'agent:bo:main', 'agent:cy:main']],
+    [['group'], ['agent:ana:x:group:1', 'agent:bo:x:channel:2']],
+    [['cron'], ['agent:ana:cron:daily']],
+    [['hook'], ['agent:ana:hook:h1']],
+    [['node'], ['agent:ana:node-n1']],
+    [['other'], ['agent:ana:direct:you']],
+    [
+      ['cron', 'hook', 'cron'],
+      ['agent:ana:cron:daily', 'agent:ana:hook:h1'],
+    ],
+  ])('%j are %j', async (kinds, expected) => {
+    expect((await tools().keys({ kinds })).toSorted()).toEqual(expected);
   });
 });
 
@@ -472,6 +498,20 @@ describe('sessions_history', () => {
     expect(pages).toBeGreaterThan(2);
   });
 
+  it('reads "main" as the main session of the agent that asks', async () => {
+    const tools = await open();
+    expect(await tools.history({ sessionKey: 'main' }, 'agent:bo:main')).toMatchObject({ sessionKey: 'agent:bo:main' });
+    expect(await tools.history({ sessionKey: 'main' })).toMatchObject({ sessionKey: caller });
+  });
+});
+
+describe('the session that sessions_history reads', () => {
+  const tools = share(async (one) => {
+    await one.say('agent:ana:x:group:1', 'hello', { kind: 'group' });
+    await one.sql(`UPDATE sessions SET id = 'id-of-group' WHERE key = 'agent:ana:x:group:1'`);
+    await one.say('agent:bo:direct:you', 'x', { label: 'lunch' });
+  });
+
   it.each<[string, Record<string, unknown>]>([
     ['its full key', { sessionKey: 'agent:ana:x:group:1' }],
     ['its key without the agent', { sessionKey: 'x:group:1' }],
@@ -481,19 +521,10 @@ describe('sessions_history', () => {
     ['the other spelling and its id', { session_id: 'id-of-group' }],
     ['both spellings with one value', { sessionKey: 'id-of-group', session_id: 'id-of-group' }],
   ])('finds a session by %s', async (_, args) => {
-    const tools = await open();
-    await tools.say('agent:ana:x:group:1', 'hello', { kind: 'group' });
-    await tools.sql(`UPDATE sessions SET id = 'id-of-group' WHERE key = 'agent:ana:x:group:1'`);
-    expect(await tools.history(args)).toMatchObject({
+    expect(await tools().history(args)).toMatchObject({
       sessionKey: 'agent:ana:x:group:1',
       messages: [{ role: 'user' }, { role: 'assistant' }],
     });
-  });
-
-  it('reads "main" as the main session of the agent that asks', async () => {
-    const tools = await open();
-    expect(await tools.history({ sessionKey: 'main' }, 'agent:bo:main')).toMatchObject({ sessionKey: 'agent:bo:main' });
-    expect(await tools.history({ sessionKey: 'main' })).toMatchObject({ sessionKey: caller });
   });
 
   it.each<[string, Record<string, unknown>, string, RegExp]>([
@@ -509,9 +540,7 @@ describe('sessions_history', () => {
     ['a number as a key', { sessionKey: 5 }, 'INVALID_REQUEST', /sessionKey/],
     ['includeTools in words', { sessionKey: 'main', includeTools: 'yes' }, 'INVALID_REQUEST', /includeTools/],
   ])('answers %s with an error that says why', async (_, args, code, error) => {
-    const tools = await open();
-    await tools.say('agent:bo:direct:you', 'x', { label: 'lunch' });
-    expect(await tools.call('sessions_history', args)).toEqual(refusal(code, error));
+    expect(await tools().call('sessions_history', args)).toEqual(refusal(code, error));
   });
 });
 
@@ -609,26 +638,34 @@ describe('what a session sees', () => {
   const visibilities = ['self', 'tree', 'agent', 'all'] as const;
   const crossings = [{ enabled: false }, { enabled: true }, { enabled: true, allow: ['a*', 'cy'] }, { enabled: true, allow: ['bo', 'cy'] }];
   const sandboxes = [{ mode: 'off' as const }, { mode: 'all' as const }, { mode: 'all' as const, sessionToolsVisibility: 'all' as const }];
-  const cases = visibilities.flatMap((visibility) =>
-    crossings.flatMap((agentToAgent) => sandboxes.map((sandbox) => ({ visibility, agentToAgent, sandbox }))),
-  );
 
-  it.each(cases)(
-    'is the same for list, history, status and send: $visibility, $agentToAgent, $sandbox',
-    async ({ visibility, agentToAgent, sandbox }) => {
-      const tools = await family({ agents: { ...agents, defaults: { sandbox } }, tools: { sessions: { visibility }, agentToAgent } });
-      const listed = new Set(await tools.keys({ limit: 200 }));
-      const asks = sessions.flatMap((sessionKey) => [
-        { tool: 'sessions_history', args: { sessionKey } },
-        { tool: 'session_status', args: { sessionKey } },
-        { tool: 'sessions_send', args: { sessionKey, message: 'hello', timeoutSeconds: 0 } },
-      ]);
-      const answers = (await tools.calls(asks)).map((row) => JSON.parse(row.text) as Partial<Refused>);
-      const seen = answers.map((answer) => answer.code !== 'SESSION_NOT_FOUND');
-      expect(seen).toEqual(asks.map(({ args }) => listed.has(args.sessionKey)));
-      expect(listed.has(caller)).toBe(true);
-    },
-  );
+  it('is the same for list, history, status and send, whatever the settings', async () => {
+    const tools = await family({});
+    for (const visibility of visibilities) {
+      for (const agentToAgent of crossings) {
+        for (const sandbox of sandboxes) {
+          const settings = { agents: { ...agents, defaults: { sandbox } }, tools: { sessions: { visibility }, agentToAgent } };
+          // Decisions are made from this object alone, so changing it is what a new config would do.
+          Object.assign(tools.gateway.world, compileWorld(Config.parse(settings)));
+          const listed = new Set(await tools.keys({ limit: 200 }));
+          const asks = sessions.flatMap((sessionKey) => [
+            { tool: 'sessions_history', args: { sessionKey } },
+            { tool: 'session_status', args: { sessionKey } },
+            { tool: 'sessions_send', args: { sessionKey, message: 'hello', timeoutSeconds: 0 } },
+          ]);
+          const answers = (await tools.calls(asks)).map((row) => JSON.parse(row.text) as Partial<Refused>);
+          const seen = asks
+            .filter((_, index) => answers[index]!.code !== 'SESSION_NOT_FOUND')
+            .map(({ tool, args }) => [tool, args.sessionKey]);
+          const wanted = asks.filter(({ args }) => listed.has(args.sessionKey)).map(({ tool, args }) => [tool, args.sessionKey]);
+          expect({ settings, seen }).toEqual({ settings, seen: wanted });
+          expect(listed.has(caller)).toBe(true);
+          // A minute later, so that the many messages do not look like a loop.
+          tools.clock.time += 60_000;
+        }
+      }
+    }
+  });
 
   it.each<[string, string[]]>([
     ['self', ['agent:ana:main']],
@@ -758,6 +795,8 @@ describe('levels', () => {
 });
 
 describe('a call that is wrong', () => {
+  const tools = share();
+
   it.each<[string, string, RegExp]>([
     ['sesions_list', 'a tool name with a slip', /did you mean sessions_list\?/],
     ['Session_Status', 'a tool name in another case', /did you mean session_status\?/],
@@ -767,8 +806,7 @@ describe('a call that is wrong', () => {
       /the tools are: sessions_list, sessions_history, sessions_send, session_status, agents_list/,
     ],
   ])('%s: %s is answered with what there is, and the run goes on', async (tool, _, error) => {
-    const tools = await open();
-    expect(await tools.call(tool)).toEqual(refusal('INVALID_REQUEST', error));
+    expect(await tools().call(tool)).toEqual(refusal('INVALID_REQUEST', error));
   });
 
   it.each<[Record<string, unknown>, RegExp]>([
@@ -783,22 +821,19 @@ describe('a call that is wrong', () => {
     [{ cursor: 'x'.repeat(65) }, /cursor/],
     [{ agentId: 'bo' }, /agentId/],
   ])('sessions_list %j is an error result, and the run goes on', async (args, error) => {
-    const tools = await open();
-    const [row] = await tools.calls([{ tool: 'sessions_list', args }]);
+    const [row] = await tools().calls([{ tool: 'sessions_list', args }]);
     expect(JSON.parse(row!.text)).toEqual(refusal('INVALID_REQUEST', error));
     expect(JSON.parse(row!.text)).toMatchObject({ error: expect.stringContaining('arguments of sessions_list do not fit') });
     expect(JSON.parse(row!.body!)).toMatchObject({ isError: true, toolName: 'sessions_list' });
   });
 
   it('names the words it knows when a kind is unknown', async () => {
-    const tools = await open();
-    const { error } = await tools.call('sessions_list', { kinds: ['chats'] });
+    const { error } = await tools().call('sessions_list', { kinds: ['chats'] });
     for (const word of ['main', 'group', 'cron', 'hook', 'node', 'other']) expect(error).toContain(word);
   });
 
   it('does not spoil the calls beside it', async () => {
-    const tools = await open();
-    const rows = await tools.calls([
+    const rows = await tools().calls([
       { tool: 'nothing' },
       { tool: 'agents_list' },
       { tool: 'sessions_list', args: { limit: 0 } },
@@ -811,14 +846,16 @@ describe('a call that is wrong', () => {
     const rules = [
       { id: 'no-lists', hook: 'PRE_TOOL_CALL' as const, match: { tool: 'sessions_*' }, effect: 'BLOCK' as const, message: 'ask a person' },
     ];
-    const tools = await open({ policy: { rules } });
-    expect(await tools.call('sessions_list')).toEqual(refusal('POLICY_BLOCKED', /ask a person/));
-    expect(await tools.call('session_status')).toMatchObject({ key: caller });
+    const strict = await open({ policy: { rules } });
+    expect(await strict.call('sessions_list')).toEqual(refusal('POLICY_BLOCKED', /ask a person/));
+    expect(await strict.call('session_status')).toMatchObject({ key: caller });
   });
 });
 
 describe('both spellings of sessions_send', () => {
   const key = 'agent:bo:main';
+  const tools = share(undefined, { session: { agentToAgent: { maxPingPongTurns: 0 } } });
+
   it.each<[Record<string, unknown>, object]>([
     [{ sessionKey: key, message: 'hi' }, { status: 'ok' }],
     [{ session_id: key, content: 'hi' }, { status: 'ok' }],
@@ -827,8 +864,7 @@ describe('both spellings of sessions_send', () => {
     [{ sessionKey: key, session_id: 'agent:cy:main', message: 'hi' }, refusal('INVALID_REQUEST', /sessionKey and session_id/)],
     [{ sessionKey: key, message: 'hi', content: 'bye' }, refusal('INVALID_REQUEST', /message and content/)],
   ])('%j → %j', async (args, expected) => {
-    const tools = await open({ session: { agentToAgent: { maxPingPongTurns: 0 } } });
-    expect(await tools.call('sessions_send', args)).toMatchObject(expected);
+    expect(await tools().call('sessions_send', args)).toMatchObject(expected);
   });
 });
 
