@@ -18,7 +18,7 @@ import { callerKey, chatKey, longKey, longSessions, longTranscript, rareCallerKe
 import { pageMs, rate } from './measure.ts';
 import { acceptance, configOf, start, type Setting } from './setting.ts';
 
-export interface Page {
+interface Page {
   name: string;
   /** Rows of the last page. */
   rows: number;

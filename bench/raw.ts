@@ -14,12 +14,10 @@ export async function record(count: number, work: (n: number) => Promise<unknown
   let commits: Query[][] = [];
   let open: Query[] = [];
   Connection.prototype.answer = function (query) {
-    if (query.want === 'run') {
-      if (query.sql === 'COMMIT') {
-        if (open.length > 0) commits.push(open);
-        open = [];
-      } else if (!/^(BEGIN|SAVEPOINT|RELEASE|ROLLBACK)/.test(query.sql)) open.push(query);
-    }
+    if (query.sql === 'COMMIT') {
+      if (open.length > 0) commits.push(open);
+      open = [];
+    } else if (/^\s*(INSERT|REPLACE|UPDATE|DELETE)\b/.test(query.sql)) open.push(query);
     return answer.call(this, query);
   };
   try {

@@ -146,7 +146,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
   // 9. the way in
   const receive = createInbound({ routes, engine, now: () => clock.now(), newId, channelLevels: config.classification.channels });
 
-  const close = async () => {
+  const closeAll = async () => {
     await engine.close(graceMs);
     await outbox.close();
     bus.close();
@@ -156,6 +156,8 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     await store.close();
     unlock();
   };
+  let closing: Promise<void> | undefined;
+  const close = () => (closing ??= closeAll());
   try {
     await engine.start(mainSessions(world));
     await outbox.start();

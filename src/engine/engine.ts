@@ -300,6 +300,7 @@ export class Engine {
           error: reasonOf(thrown),
         });
     } catch (failed) {
+      if (failed instanceof InterlaneError && failed.code === 'LEASE_LOST') return;
       // The row still says "running": the next start recovers it.
       this.parts.warn(`run ${claim.run.id} could not be ended: ${reasonOf(failed)}`);
     }
@@ -384,7 +385,7 @@ export class Engine {
     this.cancelSweep();
     const { store, clock } = this.parts;
     const turn = async () => {
-      while ((await store.write(this.commands.sweepWaits, { now: clock.now() }, { urgent: true })) > 0);
+      while ((await store.write(this.commands.sweepWaits, { now: clock.now() }, { urgent: true })) > 0) this.pump(); // whoever was answered goes on
       while ((await store.write(sweepFlows, { now: clock.now() }, { urgent: true })) > 0);
       while ((await store.write(purgeSome, { now: clock.now(), keepMs: this.parts.keepMs ?? Infinity }, { urgent: true })) > 0);
       const next = await store.read(nextDue, {});

@@ -19,7 +19,7 @@ export interface ListArgs {
 }
 
 /** Past this many agents one pass over all sessions is cheaper than a stream for each. */
-const mostAgentStreams = 16;
+const mostAgentStreams = 64;
 
 interface Stream {
   where: string;
@@ -54,12 +54,8 @@ function streamsOf({ scope, callerPk, kinds }: ListArgs): Stream[] {
     if (kinds === undefined) sources.push({ where, params });
     else for (const kind of kinds) sources.push({ where: `${where}${where ? ' AND ' : ''}kind = ?`, params: [...params, kind] });
   };
-  if (filter.spawnedBy !== undefined)
-    sources.push({
-      where: 'parent_pk = ?',
-      params: [callerPk],
-      ...(kinds === undefined ? {} : { keep: (row) => kinds.includes(row.kind as SessionKind) }),
-    });
+  // Whoever sees every session sees its children among them.
+  if (filter.spawnedBy !== undefined && filter.agents !== 'every') byKind('parent_pk = ?', [callerPk]);
   if (filter.agents === 'every') byKind('', []);
   else if ((filter.agents?.length ?? 0) > mostAgentStreams) {
     const allowed = new Set(filter.agents);

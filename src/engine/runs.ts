@@ -181,7 +181,7 @@ export function finishRun(ending: Ending): EngineCommand<Lease & RunEnd, void> {
     *body(t, { runPk, epoch, ...end }) {
       const { run } = yield* held(t, { runPk, epoch });
       // Whoever asked for a stop was told that it stops; an end that was already on its way does not change that.
-      const stopped = end.outcome === 'ok' && run.abort_requested !== null;
+      const stopped = (end.outcome === 'ok' || end.outcome === 'aborted') && run.abort_requested !== null;
       yield* endRun(t, ending, run, stopped ? { ...end, outcome: 'aborted', code: 'ABORTED', error: run.abort_requested! } : end);
     },
   };

@@ -58,7 +58,7 @@ export function listFilter(setting: Visibility, crossing: AgentToAgent, viewer: 
   if (visibility === 'self') return { key: viewer.key };
   if (visibility === 'tree') return { key: viewer.key, spawnedBy: viewer.key };
   if (visibility === 'agent') return { key: viewer.key, spawnedBy: viewer.key, agents: [viewer.agent] };
-  const everyAgent = crossing.enabled && crossing.allow.length === 0;
+  const everyAgent = crossing.enabled && (crossing.allow.length === 0 || crossing.allow.some((pattern) => pattern.trim() === '*'));
   const reachable = [...new Set([viewer.agent, ...agents])].filter((agent) => decideCrossing(crossing, viewer.agent, agent).allowed);
   return { key: viewer.key, spawnedBy: viewer.key, agents: everyAgent ? 'every' : reachable };
 }

@@ -18,15 +18,15 @@ export const sessionStatus = defineTool({
   async run(context, args) {
     const asked = oneOf(args, 'sessionKey', 'session_id');
     const session = asked === undefined ? context.session : await resolveSession(context, { session: asked });
-    const run = await context.store.read(activeRun, { lane: session.key });
-    const live = run ? { runId: run.id, state: run.state, since: run.started_at } : undefined;
+    const { active, queued } = await context.store.read(laneOf, { lane: session.key });
+    const live = active ? { runId: active.id, state: active.state, since: active.started_at } : undefined;
     return {
       value: {
         ...sessionView(context, session),
         user: session.user ?? undefined,
         taint: levelName(session.taint),
         createdAt: session.created_at,
-        queued: run?.queued ?? 0,
+        queued,
         run: live,
       },
       taint: session.level,
@@ -34,13 +34,14 @@ export const sessionStatus = defineTool({
   },
 });
 
-const activeRun: ReadQuery<{ lane: string }, (RunRow & { queued: number }) | undefined> = {
-  name: 'active run',
+const laneOf: ReadQuery<{ lane: string }, { active: RunRow | undefined; queued: number }> = {
+  name: 'lane',
   *body(t, { lane }) {
-    return yield* t.one<RunRow & { queued: number }>(
-      `SELECT runs.*, (SELECT count(*) FROM (SELECT 1 FROM runs AS q WHERE q.lane = ? AND q.state = 'queued' LIMIT 1000)) AS queued FROM runs WHERE lane = ? AND state IN ('running', 'waiting')`,
-      lane,
+    const active = yield* t.one<RunRow>(`SELECT * FROM runs WHERE lane = ? AND state IN ('running', 'waiting')`, lane);
+    const waiting = yield* t.one<{ n: number }>(
+      `SELECT count(*) AS n FROM (SELECT 1 FROM runs WHERE lane = ? AND state = 'queued' LIMIT 1000)`,
       lane,
     );
+    return { active, queued: waiting!.n };
   },
 };

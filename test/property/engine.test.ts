@@ -84,7 +84,8 @@ class Model {
   }
 
   abort(id: string): boolean {
-    const run = this.runs.get(id)!;
+    let run = this.runs.get(id)!;
+    while (run.mergedInto !== undefined) run = this.runs.get(run.mergedInto)!;
     if (!['queued', 'running', 'waiting'].includes(run.state)) return false;
     this.end(run, 'aborted', '');
     this.claim();
@@ -679,8 +680,15 @@ const op: fc.Arbitrary<Op> = fc.oneof(
   { weight: 1, arbitrary: fc.record({ do: fc.constant('pass' as const), seconds: fc.constantFrom(1, 3, 40) }) },
 );
 
+/** What callers were promised. */
+interface Told {
+  waits: Promise<unknown>[];
+  /** Runs that are stopped, as whoever asked for it was told. */
+  stopped: string[];
+}
+
 /** Begins one operation; resolves when it is over, however it went. A turn that is over refuses, and that is right. */
-async function begin(real: Real, one: Op, ids: string[], waits: Promise<unknown>[]): Promise<void> {
+async function begin(real: Real, one: Op, ids: string[], told: Told): Promise<void> {
   const hand = 'which' in one ? [...real.turns.values()].at(one.which % Math.max(1, real.turns.size)) : undefined;
   const id = 'which' in one && ids.length > 0 ? ids[one.which % ids.length] : undefined;
   try {
@@ -708,10 +716,10 @@ async function begin(real: Real, one: Op, ids: string[], waits: Promise<unknown>
         hand?.turn.delta('half a ');
         break;
       case 'abort':
-        if (id !== undefined) await real.engine.abort(id, 'enough');
+        if (id !== undefined && (await real.engine.abort(id, 'enough')).aborted) told.stopped.push(id);
         break;
       case 'wait':
-        if (id !== undefined) waits.push(real.engine.wait(id, 10 ** 12));
+        if (id !== undefined) told.waits.push(real.engine.wait(id, 10 ** 12));
         break;
       case 'reset':
         await real.engine.reset(keyOf(one.lane));
@@ -735,16 +743,16 @@ describe('the engine, when everything happens at once', () => {
         const real = await new Real(slots, seed).start();
         try {
           const ids: string[] = [];
-          const waits: Promise<unknown>[] = [];
+          const told: Told = { waits: [], stopped: [] };
           const begun: Promise<void>[] = [];
           for (const { op: one, gap } of plan) {
-            begun.push(begin(real, one, ids, waits));
+            begun.push(begin(real, one, ids, told));
             for (let hop = 0; hop < gap; hop++) await Promise.resolve();
           }
           await Promise.all(begun);
           for (let rounds = 0; (await real.rows(openWork)).length > 0; rounds++) {
             if (rounds > 500) throw new Error('it does not come to an end');
-            await begin(real, real.turns.size > 0 ? { do: 'finish', which: 0, reply: '' } : { do: 'pass', seconds: 30 }, ids, waits);
+            await begin(real, real.turns.size > 0 ? { do: 'finish', which: 0, reply: '' } : { do: 'pass', seconds: 30 }, ids, told);
             await drained();
           }
           await nothingWrong(real);
@@ -753,8 +761,9 @@ describe('the engine, when everything happens at once', () => {
           );
           expect(ended.map(({ id }) => id).toSorted()).toEqual(ids.toSorted());
           // Nobody is left waiting, and everybody is told an end.
-          const views = (await Promise.all(waits)) as { state: string }[];
+          const views = (await Promise.all(told.waits)) as { state: string }[];
           expect(views.filter(({ state }) => ['queued', 'running', 'waiting'].includes(state))).toEqual([]);
+          for (const id of told.stopped) expect((await real.engine.wait(id, 0)).state).not.toBe('ok');
         } finally {
           await real.close();
         }

@@ -326,6 +326,16 @@ describe('a subscriber', () => {
     }
   });
 
+  it('whose cursor is from the future, as after a restored backup, is told to start over', async () => {
+    const one = await open();
+    const last = await settled(one);
+    const ahead = listen(one.gateway, last + 1_000);
+    await write(one.gateway, 'hello');
+    const end = await settled(one);
+    while ((ahead.events.at(-1)?.pos ?? 0) < end) await new Promise((resolve) => setImmediate(resolve));
+    expect(ahead.resets()).toBe(1);
+  });
+
   it('that stands still for so long that the feed forgets what it missed is told to start over', async () => {
     const one = await open();
     const go = Promise.withResolvers<void>();

@@ -347,6 +347,29 @@ describe('an exchange', () => {
     expect(failed.announced()).toEqual(['done']);
   });
 
+  it('does not tell the announce what a stopped turn had begun to say', async () => {
+    const begun = Promise.withResolvers<string>();
+    const mutter = defineTool({
+      name: 'mutter',
+      description: 'Begin to speak, and never end.',
+      effect: 'pure',
+      params: z.strictObject({}),
+      run({ turn }) {
+        turn.delta('well, to be honest');
+        begun.resolve(turn.runId);
+        return new Promise((_, reject) => turn.signal.addEventListener('abort', () => reject(turn.signal.reason as Error)));
+      },
+    });
+    const mutters = { agent: 'ana', when: 'Reply from session', steps: [{ calls: [{ tool: 'mutter' }] }] };
+    const story = await open([asks(), announces('done'), answers('first'), mutters], { tools: [mutter] });
+    await story.ask();
+    await story.gateway.engine.abort(await begun.promise, 'enough');
+    await story.settled();
+    expect((await story.turns()).map(({ state }) => state)).toEqual(['ok', 'aborted', 'ok']);
+    const [told] = await story.rows<{ body: string }>(`SELECT body FROM entries WHERE provenance ->> 'kind' = 'announce'`);
+    expect(told!.body).not.toContain('to be honest');
+  });
+
   it.each<[string, ScriptText[number], string]>([
     ['is exactly ANNOUNCE_SKIP', announces(' ANNOUNCE_SKIP '), 'silent'],
     ['is empty', announces(''), 'silent'],
@@ -786,6 +809,19 @@ describe('policy inside an exchange', () => {
     const heard = await story.rows<{ text: string; body: string | null }>(
       'SELECT text, body FROM entries JOIN sessions ON sessions.pk = session_pk WHERE key = ?',
       kitchen,
+    );
+    expect(JSON.stringify(heard)).not.toContain('1234');
+  });
+
+  it('takes out of a reply what a rule says, for the caller that waits as well as in the loop', async () => {
+    const story = await open([asks(), answers('the pin 1234, keep it'), replies('*', 'REPLY_SKIP'), announces('ANNOUNCE_SKIP')], {
+      config: rule('bo', 'REDACT'),
+    });
+    const { status, reply } = await story.result();
+    expect([status, reply]).toEqual(['ok', expect.stringContaining('keep it')]);
+    await story.settled();
+    const heard = await story.rows<{ text: string }>(
+      `SELECT text FROM entries JOIN sessions ON sessions.pk = session_pk WHERE key = 'agent:ana:main'`,
     );
     expect(JSON.stringify(heard)).not.toContain('1234');
   });

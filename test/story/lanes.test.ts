@@ -285,6 +285,30 @@ describe('a lane', () => {
     expect(await lanes.ended(slow)).toEqual(['ok: re: slow']);
   });
 
+  it('answers each person where they wrote, also when somebody else writes meanwhile', async () => {
+    const lanes = await open([gated('slow'), echo]);
+    await lanes.write('slow', { from: 'ana' });
+    await lanes.stops.entered('slow');
+    const next = await lanes.write('hello', { from: 'bo' });
+    lanes.stops.open('slow');
+    await lanes.ended(next);
+    await lanes.outgoing();
+    expect(lanes.sent.map(({ recipient, text }) => [recipient, text])).toEqual([
+      ['ana', 're: slow'],
+      ['bo', 're: hello'],
+    ]);
+  });
+
+  it('starts what may not start before a certain time at that time', async () => {
+    const lanes = await open([echo]);
+    const asleep = lanes.clock.asleep(1_234);
+    await lanes.accept('later', { mode: 'collect', notBefore: lanes.clock.now() + 1_234 });
+    await asleep;
+    expect(await lanes.gateway.engine.wait('later', 0)).toMatchObject({ state: 'queued' });
+    lanes.clock.advance(1_234);
+    expect(await lanes.ended('later')).toEqual(['ok: re: later']);
+  });
+
   it('waits for a free slot of its class, oldest head first', async () => {
     const lanes = await open([gated('slow'), echo], { caps: ones, config: { session: { dmScope: 'per-peer' } } });
     const slow = await lanes.write('slow', { from: 'ana' });
@@ -432,8 +456,7 @@ describe('an input to a busy session', () => {
     const queued = await lanes.write('queued');
     const urgent = await lanes.write('urgent', { mode: 'interrupt' });
     expect(await lanes.ended(slow, queued, urgent)).toEqual(['aborted', 'ok: re: queued', 'ok: re: urgent']);
-    const spoken = (await lanes.transcript()).filter((line) => !line.startsWith('toolResult'));
-    expect(spoken).toEqual([
+    expect(await lanes.transcript()).toEqual([
       'user: slow',
       'assistant: ',
       'toolResult: {"status":"error","error":"the turn was stopped before this was done; its outcome is not known"}',
@@ -496,6 +519,18 @@ describe('abort', () => {
     expect(await lanes.gateway.engine.abort(slow, 'enough')).toMatchObject({ aborted: true });
     expect(await lanes.ended(slow, next)).toEqual(['aborted', 'ok: re: next']);
     expect(await lanes.outgoing()).toEqual(['re: next']);
+  });
+
+  it('leaves no call without a result, so that the next turn has a whole transcript', async () => {
+    const lanes = await open([gated('slow'), echo]);
+    const slow = await lanes.write('slow');
+    await lanes.stops.entered('slow');
+    await lanes.gateway.engine.abort(slow, 'enough');
+    await lanes.wait(slow);
+    expect(await lanes.rows(`SELECT state FROM tool_calls`)).toEqual([{ state: 'done' }]);
+    expect(
+      await lanes.rows(`SELECT body ->> 'toolCallId' AS id, body ->> 'isError' AS error FROM entries WHERE role = 'toolResult'`),
+    ).toEqual([{ id: '1.0', error: 1 }]);
   });
 
   it('ends a waiting run and its wait; the run it waited for goes on', async () => {
@@ -624,6 +659,20 @@ describe('an idempotency key', () => {
     expect(await again.write('hello', { id: 'm1' })).toBe(run);
     await expect(again.write('goodbye', { id: 'm1' })).rejects.toMatchObject({ code: 'IDEMPOTENCY_CONFLICT' });
     expect(await again.transcript()).toEqual([]);
+  });
+});
+
+describe('an idempotency key of a deleted session', () => {
+  it('is forgotten with its run: the message may come again', async () => {
+    const config = { session: { dmScope: 'per-peer' as const } };
+    const lanes = await open([echo], { config });
+    await lanes.ended(await lanes.write('hello', { id: 'm1' }));
+    await lanes.outgoing();
+    await lanes.gateway.engine.closeSession('agent:main:direct:you', 'deleted', false);
+    const again = await reopen(lanes, [echo], { config });
+    while ((await again.rows(`SELECT 1 FROM sessions WHERE state = 'deleted'`)).length > 0)
+      await new Promise((resolve) => setImmediate(resolve));
+    expect(await again.ended(await again.write('hello', { id: 'm1' }))).toEqual(['ok: re: hello']);
   });
 });
 
@@ -1135,6 +1184,42 @@ describe('whatever a runner does, its run ends exactly once', () => {
       'old aborted',
       'new running',
     ]);
+  });
+
+  it('an abort that was acknowledged beats an end that is on its way', async () => {
+    const hand = await byHand('nothing');
+    await hand.accept('r');
+    const { turn, leave } = await hand.turn('r');
+    const stopped = hand.engine.abort('r', 'enough');
+    const ending = turn.end({ text: 'too late', tokens: 1 }).finally(leave);
+    expect(await stopped).toMatchObject({ aborted: true });
+    await Promise.allSettled([ending]);
+    const view = await hand.engine.wait('r', 60_000);
+    expect(view).toMatchObject({ state: 'aborted', error: 'enough' });
+    expect(view.reply).toBeUndefined();
+  });
+
+  it('an abort that meets a turn on its way to wait stops it at once', async () => {
+    const hand = await byHand();
+    await hand.accept('r');
+    const { turn } = await hand.turn('r');
+    await turn.step({ text: '', calls: [{ providerId: 'x', tool: 't', args: {}, effect: 'keyed' }], tokens: 0 });
+    const waits = `INSERT INTO waits (run_pk, step, idx, lane, target_run_pk, target_lane, due_at) VALUES (1, 1, 0, '${main}', 99, 'elsewhere', 9e15)`;
+    await hand.store.write(
+      {
+        name: 'a wait',
+        *body(t) {
+          yield* t.run(waits);
+        },
+      },
+      {},
+    );
+    const stopped = hand.engine.abort('r', 'enough');
+    const parking = turn.park();
+    expect(await stopped).toMatchObject({ aborted: true });
+    await Promise.allSettled([parking]);
+    expect(await hand.engine.wait('r', 60_000)).toMatchObject({ state: 'aborted' });
+    expect(await rowsOf(hand.store, 'SELECT * FROM waits')).toEqual([]);
   });
 
   it('a turn that is over can write nothing any more', async () => {

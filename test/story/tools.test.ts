@@ -505,6 +505,30 @@ describe('sessions_history', () => {
   });
 });
 
+describe('the size of an answer', () => {
+  const wrapper = 2 * 1024;
+
+  it('is bounded for sessions_history also where a call was made with very long arguments', async () => {
+    const tools = await open();
+    await tools.calls([{ tool: 'sessions_send', args: { sessionKey: 'nobody', message: 'z'.repeat(500_000) } }], 'agent:bo:main');
+    let cursor: string | undefined;
+    do {
+      const args = { sessionKey: 'agent:bo:main', limit: 1, ...(cursor === undefined ? {} : { cursor }) };
+      const [row] = await tools.calls([{ tool: 'sessions_history', args }]);
+      expect(Buffer.byteLength(row!.text)).toBeLessThanOrEqual(80 * 1024 + wrapper);
+      cursor = (JSON.parse(row!.text) as History).nextCursor;
+    } while (cursor !== undefined);
+  });
+
+  it('is bounded for sessions_list also where messages are long', async () => {
+    const tools = await open();
+    for (const key of ['agent:bo:main', 'agent:cy:main']) await tools.say(key, 'z'.repeat(500_000));
+    const [row] = await tools.calls([{ tool: 'sessions_list', args: { messageLimit: 20 } }]);
+    expect(Buffer.byteLength(row!.text)).toBeLessThanOrEqual(80 * 1024 + wrapper);
+    expect((JSON.parse(row!.text) as Listed).count).toBe(3);
+  });
+});
+
 describe('the session that sessions_history reads', () => {
   const tools = share(async (one) => {
     await one.say('agent:ana:x:group:1', 'hello', { kind: 'group' });
@@ -830,6 +854,14 @@ describe('a call that is wrong', () => {
   it('names the words it knows when a kind is unknown', async () => {
     const { error } = await tools().call('sessions_list', { kinds: ['chats'] });
     for (const word of ['main', 'group', 'cron', 'hook', 'node', 'other']) expect(error).toContain(word);
+  });
+
+  it.each(['!!', '12 34', '-5', ''])('the cursor %j is an error, not an empty page', async (cursor) => {
+    const asked = [
+      { tool: 'sessions_list', args: { cursor } },
+      { tool: 'sessions_history', args: { sessionKey: 'main', cursor } },
+    ];
+    for (const row of await tools().calls(asked)) expect(JSON.parse(row.text)).toEqual(refusal('INVALID_REQUEST', /cursor/));
   });
 
   it('does not spoil the calls beside it', async () => {
