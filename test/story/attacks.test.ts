@@ -179,6 +179,37 @@ describe('a run', () => {
   });
 });
 
+describe('a wait that times out', () => {
+  it('wakes its caller at that time, with the run that goes on, though nothing else happens', async () => {
+    const stop = gate();
+    const { gateway } = await start(
+      {},
+      [
+        { agent: 'a', ...ask({ timeoutSeconds: 1 }) },
+        { agent: 'b', when: 'Message from', steps: [{ calls: [{ tool: 'gate' }] }, { say: 'late' }] },
+        { steps: [{ say: 'ANNOUNCE_SKIP' }] },
+      ],
+      [stop.tool],
+    );
+    const told = JSON.parse(await answer(gateway, 'ask')) as { status: string; runId: string };
+    expect(told).toMatchObject({ status: 'timeout' });
+    expect(await gateway.engine.wait(told.runId, 0)).toMatchObject({ state: 'running' });
+    stop.open();
+    expect(await gateway.engine.wait(told.runId, 10_000)).toMatchObject({ state: 'ok', reply: 'late' });
+  });
+});
+
+describe('a turn that is stopped', () => {
+  it('keeps the reason it was stopped for', async () => {
+    const stop = gate();
+    const { gateway } = await start({}, [{ steps: [{ calls: [{ tool: 'gate' }] }] }], [stop.tool]);
+    const { runId } = await say(gateway, 'x');
+    await stop.entered;
+    await gateway.engine.abort(runId, 'changed my mind');
+    expect(await gateway.engine.wait(runId, 10_000)).toMatchObject({ state: 'aborted', error: 'changed my mind' });
+  });
+});
+
 describe('after everything old was forgotten', () => {
   it('nothing new is taken for something old: sends, calls and repeated messages work', async () => {
     const { gateway } = await start({}, [
