@@ -7,7 +7,9 @@ export const errorTable = {
   SESSION_KEY_INVALID: { ws: 'INVALID_REQUEST', http: 400, exit: 65 },
   SESSION_KEY_RESERVED: { ws: 'INVALID_REQUEST', http: 400, exit: 65 },
   SESSION_NOT_FOUND: { ws: 'INVALID_REQUEST', http: 404, exit: 66 },
+  SESSION_CHANGED: { ws: 'INVALID_REQUEST', http: 409, exit: 65 },
   SESSION_AMBIGUOUS: { ws: 'INVALID_REQUEST', http: 409, exit: 65 },
+  AGENT_NOT_FOUND: { ws: 'INVALID_REQUEST', http: 404, exit: 66 },
   AGENT_NOT_ALLOWED: { ws: 'FORBIDDEN', http: 403, exit: 77 },
   SPAWN_DEPTH: { ws: 'FORBIDDEN', http: 403, exit: 77 },
   SANDBOX_REQUIRED: { ws: 'FORBIDDEN', http: 403, exit: 77 },
@@ -17,6 +19,7 @@ export const errorTable = {
   POLICY_BLOCKED: { ws: 'FORBIDDEN', http: 403, exit: 77 },
   FILE_UNREADABLE: { ws: 'UNAVAILABLE', http: 503, exit: 66 },
   STATE_UNUSABLE: { ws: 'UNAVAILABLE', http: 503, exit: 73 },
+  PORT_UNUSABLE: { ws: 'UNAVAILABLE', http: 503, exit: 71 },
   STATE_IN_USE: { ws: 'UNAVAILABLE', http: 503, exit: 75 },
   STORE_UNUSABLE: { ws: 'UNAVAILABLE', http: 503, exit: 74 },
   STORE_FAILED: { ws: 'UNAVAILABLE', http: 503, exit: 74 },
@@ -31,6 +34,13 @@ export const errorTable = {
   LOOP_LIMIT: { ws: 'FORBIDDEN', http: 429, exit: 77 },
   LEASE_LOST: { ws: 'UNAVAILABLE', http: 503, exit: 75 },
   CONFIG_INVALID: { ws: 'INVALID_REQUEST', http: 400, exit: 78 },
+  METHOD_NOT_FOUND: { ws: 'INVALID_REQUEST', http: 404, exit: 64 },
+  UNAUTHORIZED: { ws: 'INVALID_REQUEST', http: 401, exit: 77 },
+  AUTH_RATE_LIMITED: { ws: 'INVALID_REQUEST', http: 429, exit: 75 },
+  MISSING_SCOPE: { ws: 'FORBIDDEN', http: 403, exit: 77 },
+  TOKEN_NOT_FOUND: { ws: 'INVALID_REQUEST', http: 404, exit: 66 },
+  TOKEN_EXISTS: { ws: 'INVALID_REQUEST', http: 409, exit: 65 },
+  CHANNEL_NOT_CONFIGURED: { ws: 'UNAVAILABLE', http: 503, exit: 69 },
   INTERNAL: { ws: 'UNAVAILABLE', http: 500, exit: 70 },
 } as const;
 
@@ -40,10 +50,13 @@ export type ErrorCode = keyof typeof errorTable;
 export class InterlaneError extends Error {
   override readonly name = 'InterlaneError';
   readonly code: ErrorCode;
+  /** What a program may want to know beside the code. */
+  readonly details: Record<string, unknown>;
 
-  constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
+  constructor(code: ErrorCode, message: string, options?: ErrorOptions & { details?: Record<string, unknown> }) {
     super(message, options);
     this.code = code;
+    this.details = options?.details ?? {};
   }
 }
 

@@ -1,5 +1,5 @@
 // Config → a running gateway: every stage made and wired by hand, in the order a message meets them.
-import { randomUUID } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { availableParallelism, hostname } from 'node:os';
 import type { Channel } from './channels/channel.ts';
 import type { Config } from './config/schema.ts';
@@ -7,7 +7,7 @@ import { Outbox } from './delivery/outbox.ts';
 import type { Accepted } from './engine/accept.ts';
 import { Engine, type Clock } from './engine/engine.ts';
 import type { Runner } from './engine/runner.ts';
-import type { InterlaneError } from './errors.ts';
+import { InterlaneError, reasonOf } from './errors.ts';
 import { createBus, type Bus } from './events/bus.ts';
 import type { FeedEvent } from './protocol/event.ts';
 import { keyContext } from './rules/agents.ts';
@@ -16,7 +16,16 @@ import { compileRoutes, type Routes } from './rules/route.ts';
 import { formatSessionKey, mainKey } from './rules/session-key.ts';
 import { modelRunner } from './runtime/loop.ts';
 import { scriptedModel, type Script } from './runtime/scripted.ts';
+import { isLoopback } from './server/access.ts';
+import { Auth } from './server/auth.ts';
+import { writeCliFile } from './server/cli-file.ts';
+import { Events, LiveRuns } from './server/events.ts';
+import { createHttp } from './server/http.ts';
+import { createMethods } from './server/methods.ts';
+import { startServer } from './server/server.ts';
+import { Sockets } from './server/ws.ts';
 import { createInbound, type InboundMessage } from './session/inbound.ts';
+import { createSessions } from './session/sessions.ts';
 import type { Store } from './store/contract.ts';
 import { lockState } from './store/sqlite/lock.ts';
 import { startIndexer } from './store/sqlite/indexer.ts';
@@ -43,6 +52,16 @@ export interface GatewayOptions {
   caps?: Engine['caps'];
   /** More tools than the built-in ones. */
   tools?: Tool[];
+  /** Where clients connect; without it nobody can. */
+  listen?: Listen;
+}
+
+interface Listen {
+  host: string;
+  port: number;
+  /** A secret to accept as an admin's, for containers and tests. */
+  token?: string | undefined;
+  version: string;
 }
 
 export interface Gateway {
@@ -55,7 +74,17 @@ export interface Gateway {
   engine: Engine;
   /** A message from outside; resolves when it is safe. */
   receive(message: InboundMessage): Promise<Accepted>;
+  /** The door for clients, if it was asked for. */
+  server?: Door;
   close(): Promise<void>;
+}
+
+interface Door {
+  url: string;
+  port: number;
+  /** The admin's secret, at the very first start; it is shown now or never. */
+  adminToken: string | undefined;
+  signInUrl: string;
 }
 
 /** How long live turns may go on after a stop was asked for. */
@@ -103,6 +132,18 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     if (events.some((event) => event.kind === 'entry')) indexer.wake();
   });
 
+  // Failures that nobody is waiting for end up with the operator.
+  const report = (what: string, error: unknown) => warn(`${what} failed: ${reasonOf(error)}`);
+  const eventParts = {
+    store,
+    bus,
+    world: () => world,
+    now: () => clock.now(),
+    after: (ms: number, work: () => void) => clock.after(ms, work),
+    failed: (error: unknown) => report('live events', error),
+  };
+  const live = new LiveRuns(eventParts);
+
   // 5. the engine; its runner is made below, from the tools that need the engine
   let runner: Runner | undefined;
   const engine = new Engine(
@@ -120,7 +161,10 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
       keepMs: config.store.keepDays * 86_400_000,
       host: { bootId: newId(), pid: process.pid, name: hostname() },
       warn,
-      ...(options.onDelta ? { onDelta: options.onDelta } : {}),
+      onDelta: (delta) => {
+        live.delta(delta);
+        options.onDelta?.(delta);
+      },
     },
     world,
   );
@@ -146,7 +190,105 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
   // 9. the way in
   const receive = createInbound({ routes, engine, now: () => clock.now(), newId, channelLevels: config.classification.channels });
 
+  // 10. the doors: who may, what they may, and the port
+  const sessions = createSessions({
+    store,
+    engine,
+    now: () => clock.now(),
+    newId,
+    channelLevel: (channel) => config.classification.channels[channel] ?? 'PUBLIC',
+  });
+  const openDoor = async (listen: Listen): Promise<Door & { close(): Promise<void> }> => {
+    const auth = new Auth({ store, now: () => clock.now(), secret: (bytes) => randomBytes(bytes).toString('base64url') });
+    if (!isLoopback(listen.host) && listen.token === undefined && !(await auth.hasOperator()))
+      throw new InterlaneError(
+        'PORT_UNUSABLE',
+        `address ${listen.host} is open to others, and there is no token yet; set INTERLANE_TOKEN, or start once on this machine only to get one`,
+      );
+    const adminToken = await auth.start();
+    if (listen.token !== undefined) auth.accept('environment', listen.token);
+    const events = new Events(eventParts);
+    const began = clock.elapsed();
+    const bootId = newId();
+    let url = '';
+    const signInUrl = (code: string) => `${url}/signin?code=${code}`;
+    const uptimeMs = () => Math.round(clock.elapsed() - began);
+    const methods = createMethods({
+      store,
+      engine,
+      sessions,
+      invoker,
+      auth,
+      now: () => clock.now(),
+      elapsed: () => clock.elapsed(),
+      newId,
+      routes: () => routes,
+      channels: new Set(channels.keys()),
+      position: () => events.position(),
+      signInUrl,
+      facts: () => ({
+        version: listen.version,
+        uptimeMs: uptimeMs(),
+        pid: process.pid,
+        connections: sockets.size,
+        store: { kind: 'sqlite', durability: config.store.durability, path: stateDir },
+        model: 'scripted',
+        warnings: routes.warnings,
+      }),
+    });
+    const sockets = new Sockets({
+      auth,
+      methods,
+      events,
+      live,
+      now: () => clock.now(),
+      newId,
+      after: (ms, work) => clock.after(ms, work),
+      hello: () => ({
+        server: { version: listen.version, connId: newId(), bootId },
+        snapshot: {
+          uptimeMs: uptimeMs(),
+          sessionDefaults: {
+            defaultAgentId: world.agents.defaultId,
+            mainKey: world.agents.mainKey,
+            mainSessionKey: formatSessionKey(mainKey(keyContext(world.agents, world.agents.defaultId))),
+            scope: config.session.scope,
+          },
+        },
+      }),
+      report,
+    });
+    const app = createHttp({ auth, report, ready: () => closing === undefined });
+    const server = await startServer({
+      host: listen.host,
+      port: listen.port,
+      names: new Set(config.gateway.names.map((name) => name.toLowerCase())),
+      fetch: (request, env) => app.fetch(request, env),
+      sockets,
+      after: (ms, work) => clock.after(ms, work),
+    });
+    ({ url } = server);
+    live.start();
+    // This machine's own user needs no setup: the address and a secret that lives as long as this process.
+    const secret = randomBytes(32).toString('base64url');
+    auth.accept('cli', secret);
+    const forget = writeCliFile(stateDir, { url, token: secret, pid: process.pid });
+    return {
+      url,
+      port: server.port,
+      adminToken,
+      signInUrl: signInUrl(auth.signInCode().code),
+      async close() {
+        forget();
+        live.close();
+        await server.close('the gateway is stopping');
+      },
+    };
+  };
+
+  let door: (Door & { close(): Promise<void> }) | undefined;
   const closeAll = async () => {
+    await door?.close();
     await engine.close(graceMs);
     await outbox.close();
     bus.close();
@@ -161,11 +303,12 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
   try {
     await engine.start(mainSessions(world));
     await outbox.start();
+    if (options.listen) door = await openDoor(options.listen);
   } catch (thrown) {
     await close();
     throw thrown;
   }
-  return { world, routes, warnings: routes.warnings, store, bus, engine, receive, close };
+  return { world, routes, warnings: routes.warnings, store, bus, engine, receive, close, ...(door ? { server: door } : {}) };
 }
 
 /** Every configured agent's main session exists from the start, so that it can be addressed on day one. */

@@ -4,7 +4,8 @@ import type { Config } from '../config/schema.ts';
 import { InterlaneError, reasonOf } from '../errors.ts';
 import { ExplainAccess, ExplainKey, ExplainRoute, ExplainSend } from '../protocol/explain.ts';
 import { compileWorld } from '../rules/decide.ts';
-import { explainAccess, explainKey, explainRoute, explainSend, type Explanation } from '../rules/explain.ts';
+import type { Explanation } from '../protocol/decision.ts';
+import { explainAccess, explainKey, explainRoute, explainSend } from '../rules/explain.ts';
 import { compileRoutes } from '../rules/route.ts';
 import { columns, paint, readAll, visible, type Terminal } from './terminal.ts';
 

@@ -28,3 +28,6 @@ export function findPaths(flags: PathFlags, env: Record<string, string | undefin
   if (named) return { stateDir, usualConfigFile, configFile: resolve(named) };
   return { stateDir, usualConfigFile, configFile: existsSync(usualConfigFile) ? usualConfigFile : undefined };
 }
+
+/** Where a running gateway says how this machine's own user reaches it. */
+export const cliFile = (stateDir: string) => join(stateDir, 'cli.json');

@@ -180,9 +180,12 @@ export const Config = z.strictObject({
     .strictObject({
       port: z.int().min(0).max(65_535).default(4683).meta({ description: 'where clients connect; 0 takes any free port' }),
       host: text.default('127.0.0.1').meta({ description: 'only this machine, until someone opens it' }),
+      names: z
+        .array(text)
+        .default([])
+        .meta({ description: 'names by which clients reach it beside localhost and addresses; others are refused, against DNS rebinding' }),
     })
-    .prefault({})
-    .meta({ notYet: true }),
+    .prefault({}),
   hooks: z
     .strictObject({
       enabled: z.boolean().default(false).meta({ description: 'nothing from outside starts a run until someone says so' }),

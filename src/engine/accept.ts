@@ -5,6 +5,7 @@ import type { Body } from '../store/contract.ts';
 import type { RunRow, SessionRow } from '../store/rows.ts';
 import type { EngineCommand, Tx } from './feed.ts';
 import type { Ending } from './end.ts';
+import { overseen, type Operator } from './policy.ts';
 import { insertRun, type NewRun } from './queue.ts';
 import { openSession, rememberDelivery, sessionByKey, stopRuns, type NewSession } from './sessions.ts';
 
@@ -21,6 +22,8 @@ export interface AcceptArgs extends Omit<NewRun, 'cause' | 'causePk'> {
   /** Given where a missing session is to be opened: by routing, never by a tool. */
   open?: NewSession | undefined;
   deliveryContext?: DeliveryContext | undefined;
+  /** Asked by an operator: the session must be one its token may know, and its send policy must allow answers. */
+  operator?: Operator | undefined;
   idempotency?: Idempotency | undefined;
 }
 
@@ -42,7 +45,9 @@ export function accept(ending: Ending): EngineCommand<AcceptArgs, Accepted> {
       if (before) return before;
       let session = yield* sessionByKey(t, args.sessionKey);
       if (!session && args.open) session = yield* openSession(t, args.sessionKey, args.open, args.now);
+      if (args.operator) session = yield* overseen(t, ending.world, session, args.operator);
       if (!session) throw new InterlaneError('SESSION_NOT_FOUND', `session ${JSON.stringify(args.sessionKey)} does not exist`);
+      if (args.runId === args.idempotency?.key && (yield* t.one('SELECT 1 FROM runs WHERE id = ?', args.runId))) throw usedKey(args.runId);
       if (session.state !== 'live') yield* revive(t, session);
       if (args.deliveryContext) yield* rememberDelivery(t, session, args.deliveryContext);
       const stopping = args.mode === 'interrupt' ? yield* stopActive(t, ending, session, args.now) : [];
@@ -63,16 +68,18 @@ function* repeated(t: Tx, idempotency: Idempotency | undefined): Body<Accepted |
     key,
   );
   if (!seen) return undefined;
-  if (seen.hash !== hash)
-    throw new InterlaneError(
-      'IDEMPOTENCY_CONFLICT',
-      `idempotency key ${JSON.stringify(key.slice(0, 100))} was used for another request; use a new one`,
-    );
+  if (seen.hash !== hash) throw usedKey(key);
   const run = yield* t.one<RunRow>('SELECT * FROM runs WHERE pk = ?', seen.run_pk);
   if (!run) return undefined; // a key is valid as long as its run
   const session = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', run.session_pk))!;
   return { runId: run.id, sessionId: session.id, sessionKey: session.key, repeated: true, stopping: [] };
 }
+
+const usedKey = (key: string) =>
+  new InterlaneError(
+    'IDEMPOTENCY_CONFLICT',
+    `idempotency key ${JSON.stringify(key.slice(0, 100))} was used for another request; use a new one`,
+  );
 
 function* remember(t: Tx, idempotency: Idempotency | undefined, runPk: number, now: number): Body<void> {
   if (!idempotency) return;

@@ -1,4 +1,5 @@
 // Text on its way out, inside a command: destination, policy, chunks → rows of the outbox.
+import { InterlaneError } from '../errors.ts';
 import type { DeliveryContext } from '../protocol/session.ts';
 import type { World } from '../rules/decide.ts';
 import { announceTarget } from '../rules/announce-target.ts';
@@ -33,6 +34,24 @@ export function* deliverAnnounce(
   const target = announceTarget(key, deliveryOf(session));
   if (!target.found) return 'no destination';
   return yield* enqueue(t, world, session, { ...target, cause: 'announce', causePk: exchange.pk, causeId: exchange.id, text, now });
+}
+
+/** Text that an operator sends in the name of a session. What policy refuses is told to who asked; sent again, it is the same message. */
+export function* deliverDirect(
+  t: Tx,
+  world: World,
+  session: SessionRow,
+  out: DeliveryContext & { causeId: string; text: string; now: number },
+): Body<string[]> {
+  const { decision, text } = yield* passOut(t, world, session, out.channel, out.text);
+  if (text === undefined) throw new InterlaneError(decision.code ?? 'POLICY_BLOCKED', `message was not sent: ${decision.why}`);
+  const parts = chunks(text);
+  const ids = parts.map((_, part) => derivedId('send', out.causeId, part));
+  if (yield* t.one('SELECT 1 FROM deliveries WHERE id = ?', ids[0]!)) return ids;
+  const next = (yield* t.one<{ pk: number }>('SELECT coalesce(max(pk), 0) + 1 AS pk FROM deliveries'))!;
+  for (const [part, chunk] of parts.entries())
+    yield* insertDelivery(t, session, { ...out, cause: 'send', causePk: next.pk }, part, chunk, { state: 'pending', error: null });
+  return ids;
 }
 
 interface Outgoing extends DeliveryContext {

@@ -1,7 +1,7 @@
 // Ending a run, in one transaction: its last entry, its waiters' results, the next turn of its exchange, its delivery, its lane.
 import type { RunOutcome } from '../protocol/run.ts';
 import type { World } from '../rules/decide.ts';
-import type { Body } from '../store/contract.ts';
+import type { Body, Reading } from '../store/contract.ts';
 import type { CallRow, RunRow, SessionRow, WaitRow } from '../store/rows.ts';
 import { deliverReply } from './deliver.ts';
 import { advanceFlow } from './flows.ts';
@@ -107,39 +107,44 @@ export function* endRun(t: Tx, ending: Ending, run: RunRow, end: RunEnd): Body<v
 export function* answerWaiters(t: Tx, ending: Ending, ended: RunRow, now: number): Body<number> {
   const waits = yield* t.all<WaitRow>('SELECT * FROM waits WHERE target_run_pk = ? ORDER BY pk LIMIT ?', ended.pk, mostWaiters);
   if (waits.length === 0) return 0;
-  const target = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', ended.session_pk))!;
-  const reply =
-    ended.reply_seq === null
-      ? ''
-      : (yield* t.one<{ text: string }>('SELECT text FROM entries WHERE session_pk = ? AND seq = ?', target.pk, ended.reply_seq))!.text;
   for (const wait of waits) {
     const run = (yield* t.one<RunRow>('SELECT * FROM runs WHERE pk = ?', wait.run_pk))!;
     const waiter = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', run.session_pk))!;
-    // The target may have taken in more than the waiter may know since it was asked, so what it says is asked about now.
-    const passed = (yield* passText(t, ending.world, 'reply', target, waiter, reply)).text;
-    const answer =
-      passed === undefined
-        ? { runId: ended.id, status: 'error', error: 'the session finished, but its reply may not be passed on' }
-        : ended.state === 'ok'
-          ? { runId: ended.id, status: 'ok', reply: passed }
-          : { runId: ended.id, status: 'error', error: ended.error ?? `the run ended: ${ended.state}` };
-    yield* answerWait(t, wait, run, waiter, answer, passed === undefined ? waiter.taint : target.taint, now);
+    const { value, taint } = yield* answerTo(t, ending.world, ended, waiter);
+    yield* answerWait(t, wait, run, waiter, value, taint, now);
   }
   // Those left over are due now, so the sweep takes them next.
   if (waits.length === mostWaiters) yield* t.run('UPDATE waits SET due_at = 0 WHERE target_run_pk = ?', ended.pk);
   return waits.length;
 }
 
+export type Answer = { runId: string; status: 'ok'; reply: string } | { runId: string; status: 'error' | 'timeout'; error: string };
+
+/** What a run's end is to the session that waited for it. */
+export function* answerTo(t: Reading, world: World, ended: RunRow, waiter: SessionRow): Body<{ value: Answer; taint: number }> {
+  const target = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', ended.session_pk))!;
+  const reply =
+    ended.reply_seq === null
+      ? ''
+      : (yield* t.one<{ text: string }>('SELECT text FROM entries WHERE session_pk = ? AND seq = ?', target.pk, ended.reply_seq))!.text;
+  // The target may have taken in more than the waiter may know since it was asked, so what it says is asked about now.
+  const passed = (yield* passText(t, world, 'reply', target, waiter, reply)).text;
+  const runId = ended.id;
+  if (passed === undefined)
+    return { value: { runId, status: 'error', error: 'the session finished, but its reply may not be passed on' }, taint: waiter.taint };
+  if (ended.state === 'ok') return { value: { runId, status: 'ok', reply: passed }, taint: target.taint };
+  return { value: { runId, status: 'error', error: ended.error ?? `the run ended: ${ended.state}` }, taint: target.taint };
+}
+
+/** What a wait that is over hears while the run goes on. */
+export const notYet = (runId: string): Answer => ({
+  runId,
+  status: 'timeout',
+  error: 'no reply yet; the run goes on. Ask again with session_status or sessions_history, and do not send the message again',
+});
+
 /** Settles one wait: the result becomes an entry, and the run goes on when this was the last one it waited for. */
-export function* answerWait(
-  t: Tx,
-  wait: WaitRow,
-  run: RunRow,
-  waiter: SessionRow,
-  answer: Record<string, unknown>,
-  taint: number,
-  now: number,
-): Body<void> {
+export function* answerWait(t: Tx, wait: WaitRow, run: RunRow, waiter: SessionRow, answer: Answer, taint: number, now: number): Body<void> {
   yield* t.run('DELETE FROM waits WHERE pk = ?', wait.pk);
   const call = (yield* t.one<CallRow>(
     'SELECT * FROM tool_calls WHERE run_pk = ? AND step = ? AND idx = ?',
@@ -147,7 +152,7 @@ export function* answerWait(
     wait.step,
     wait.idx,
   ))!;
-  yield* recordResult(t, run, waiter, call, { text: JSON.stringify(answer), isError: answer['status'] === 'error', taint }, now);
+  yield* recordResult(t, run, waiter, call, { text: JSON.stringify(answer), isError: answer.status === 'error', taint }, now);
   if (run.state !== 'waiting') return;
   const more = yield* t.one('SELECT 1 FROM waits WHERE run_pk = ?', run.pk);
   if (!more) yield* t.run('UPDATE runs SET ready_pos = ? WHERE pk = ?', resumeFirst + waiter.last_pos, run.pk);

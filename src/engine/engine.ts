@@ -7,7 +7,7 @@ import type { ReadQuery, Store } from '../store/contract.ts';
 import type { CallRow, EntryRow, RunRow, SessionRow } from '../store/rows.ts';
 import { messageOf, type EntryBody } from '../store/views.ts';
 import { accept, type Accepted, type AcceptArgs } from './accept.ts';
-import type { Ending } from './end.ts';
+import { answerTo, notYet, type Answer, type Ending } from './end.ts';
 import type { EngineCommand } from './feed.ts';
 import { sweepFlows } from './flows.ts';
 import { purgeSome } from './retention.ts';
@@ -27,6 +27,7 @@ import {
   sweepWaits,
   type Claim,
 } from './runs.ts';
+import type { Operator } from './policy.ts';
 import { sendToSession, type SendArgs, type Sent } from './send.ts';
 import { closeSession, ensureSession, resetSession, type NewSession } from './sessions.ts';
 
@@ -141,16 +142,24 @@ export class Engine {
     return this.stopAfter(this.parts.store.write(this.commands.abort, { runId, reason, now: this.parts.clock.now() }, { urgent: true }));
   }
 
-  reset(key: string): Promise<{ session: SessionRow; stopping: number[] }> {
-    return this.stopAfter(this.parts.store.write(this.commands.reset, { key, id: this.parts.newId(), now: this.parts.clock.now() }));
+  reset(key: string, operator?: Operator): Promise<{ session: SessionRow; stopping: number[] }> {
+    const { store, newId, clock } = this.parts;
+    return this.stopAfter(store.write(this.commands.reset, { key, id: newId(), now: clock.now(), operator }));
   }
 
-  closeSession(key: string, to: 'archived' | 'deleted', force: boolean): Promise<{ stopping: number[] }> {
-    return this.stopAfter(this.parts.store.write(this.commands.closeSession, { key, to, force, now: this.parts.clock.now() }));
+  closeSession(key: string, to: 'archived' | 'deleted', force: boolean, operator?: Operator): Promise<{ stopping: number[] }> {
+    const { store, clock } = this.parts;
+    return this.stopAfter(store.write(this.commands.closeSession, { key, to, force, now: clock.now(), operator }));
   }
 
   send(args: SendArgs): Promise<Sent> {
     return this.parts.store.write(this.commands.send, args, { bytes: args.text.length });
+  }
+
+  /** For a session that is driven from outside: the answer to what it sent, or that there is none yet. */
+  async reply(runId: string, waiterPk: number, timeoutMs: number, signal: AbortSignal): Promise<{ value: Answer; taint: number }> {
+    await this.wait(runId, timeoutMs, signal);
+    return this.parts.store.read(replyTo(this.ending), { runId, waiterPk });
   }
 
   /** The run's end, or what it is doing when the time is over. For any number of callers, before, during and after. */
@@ -475,6 +484,17 @@ const nextDue: ReadQuery<object, { wait: number | null; flow: number | null; sta
     return { wait: wait?.at ?? null, flow: flow?.at ?? null, startable: startable?.at ?? null };
   },
 };
+
+const replyTo = ({ world }: Ending): ReadQuery<{ runId: string; waiterPk: number }, { value: Answer; taint: number }> => ({
+  name: 'reply',
+  *body(t, { runId, waiterPk }) {
+    const waiter = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', waiterPk))!;
+    let run = yield* t.one<RunRow>('SELECT * FROM runs WHERE id = ?', runId);
+    while (run && run.merged_into !== null) run = yield* t.one<RunRow>('SELECT * FROM runs WHERE pk = ?', run.merged_into);
+    if (!run || run.ended_at === null) return { value: notYet(runId), taint: waiter.taint };
+    return yield* answerTo(t, world, run, waiter);
+  },
+});
 
 /** A run by its id; one that was taken in by another is shown as that other one. */
 const runView: ReadQuery<{ runId: string }, RunView | undefined> = {

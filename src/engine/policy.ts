@@ -1,4 +1,6 @@
 // Rows → the policy door: what a command asks, about the rows it has just read in its own transaction.
+import { InterlaneError } from '../errors.ts';
+import type { Level } from '../protocol/labels.ts';
 import type { SessionFacts } from '../protocol/session.ts';
 import type { DeliveryContext } from '../protocol/session.ts';
 import { decide, partyOf, type Decision, type Party, type World } from '../rules/decide.ts';
@@ -38,6 +40,21 @@ export function* loadParty(t: Reading, world: World, session: SessionRow): Body<
   const parent =
     session.parent_pk === null ? undefined : yield* t.one<{ key: string }>('SELECT key FROM sessions WHERE pk = ?', session.parent_pk);
   return partyOfRow(world, session, parent?.key);
+}
+
+/** Whoever is not a session: what its token may know, and whether it wants an answer. */
+export interface Operator {
+  level: Level;
+  sends: boolean;
+}
+
+/** A session as an operator may know it: one above the level of its token is as good as missing. Throws what else refuses. */
+export function* overseen(t: Reading, world: World, session: SessionRow | undefined, operator: Operator): Body<SessionRow | undefined> {
+  if (!session) return undefined;
+  const decision = decide({ action: 'operate', target: yield* loadParty(t, world, session), ...operator }, world);
+  if (decision.effect !== 'BLOCK') return session;
+  if (decision.hidden) return undefined;
+  throw new InterlaneError(decision.code ?? 'POLICY_BLOCKED', `session ${JSON.stringify(session.key)}: ${decision.why}`);
 }
 
 /** May this text pass from one session to another, and what of it. Undefined when it may not. */

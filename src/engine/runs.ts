@@ -3,7 +3,7 @@ import { InterlaneError } from '../errors.ts';
 import { runClasses, type RunClass } from '../protocol/run.ts';
 import type { Body } from '../store/contract.ts';
 import type { CallRow, RunRow, SessionRow, WaitRow } from '../store/rows.ts';
-import { answerWait, answerWaiters, endRun, recordResult, resumeFirst, type CallResult, type Ending, type RunEnd } from './end.ts';
+import { answerWait, answerWaiters, endRun, notYet, recordResult, resumeFirst, type CallResult, type Ending, type RunEnd } from './end.ts';
 import { appendEntry, noteRun, type EngineCommand, type Tx } from './feed.ts';
 import { derivedId } from './ids.ts';
 import { absorb, consumeInput, inputOf } from './queue.ts';
@@ -265,8 +265,7 @@ export const sweepWaits = (ending: Ending): EngineCommand<{ now: number }, numbe
       }
       const run = (yield* t.one<RunRow>('SELECT * FROM runs WHERE pk = ?', wait.run_pk))!;
       const waiter = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', run.session_pk))!;
-      const error = `no reply yet; the run goes on. Ask again with session_status or sessions_history, and do not send the message again`;
-      yield* answerWait(t, wait, run, waiter, { runId: target.id, status: 'timeout', error }, waiter.taint, now);
+      yield* answerWait(t, wait, run, waiter, notYet(target.id), waiter.taint, now);
     }
     return due.length;
   },

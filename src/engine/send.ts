@@ -10,12 +10,11 @@ import { derivedId } from './ids.ts';
 import { passText } from './policy.ts';
 import { insertRun } from './queue.ts';
 
+/** The calling run and which of its tool calls this is; or a session that is driven from outside, and a name for the call. */
+export type SendOrigin = { runPk: number; epoch: number; step: number; idx: number } | { sessionPk: number; callId: string };
+
 export interface SendArgs {
-  /** The calling run, and which of its tool calls this is. */
-  runPk: number;
-  epoch: number;
-  step: number;
-  idx: number;
+  from: SendOrigin;
   targetSessionPk: number;
   text: string;
   /** 0: do not wait. */
@@ -38,16 +37,9 @@ export function sendToSession(ending: Ending): EngineCommand<SendArgs, Sent> {
   return {
     name: 'send to session',
     *body(t, args) {
-      const run = yield* t.one<RunRow>(`SELECT * FROM runs WHERE pk = ? AND epoch = ? AND state = 'running'`, args.runPk, args.epoch);
-      if (!run) throw new InterlaneError('LEASE_LOST', 'run is no longer held by this gateway');
-      const done = yield* t.one<ExchangeRow>(
-        'SELECT * FROM exchanges WHERE origin_run_pk = ? AND origin_step = ? AND origin_idx = ?',
-        args.runPk,
-        args.step,
-        args.idx,
-      );
-      if (done) return { runId: derivedId(done.id, 0), waiting: false };
-      const caller = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', run.session_pk))!;
+      const { run, caller, exchangeId } = yield* senderOf(t, args.from);
+      if (yield* t.one<ExchangeRow>('SELECT * FROM exchanges WHERE id = ?', exchangeId))
+        return { runId: derivedId(exchangeId, 0), waiting: false };
       const target = yield* t.one<SessionRow>(
         `SELECT * FROM sessions WHERE pk = ? AND current = 1 AND state = 'live'`,
         args.targetSessionPk,
@@ -59,20 +51,20 @@ export function sendToSession(ending: Ending): EngineCommand<SendArgs, Sent> {
           decision.code ?? 'POLICY_BLOCKED',
           decision.hidden ? 'session was not found among the sessions you can see' : `message was not sent: ${decision.why}`,
         );
-      yield* refuseLoops(t, run, caller, target, args);
+      const hop = (run?.hop ?? 0) + 1;
+      yield* refuseLoops(t, hop, caller, target, args);
 
-      const exchangeId = derivedId(run.id, args.step, args.idx, 'exchange');
       const { lastId: exchangePk } = yield* t.run(
         `INSERT INTO exchanges (id, req_session_pk, tgt_session_pk, origin_run_pk, origin_step, origin_idx, state, max_turns, hop, due_at, at)
          VALUES (?,?,?,?,?,?,'request',?,?,?,?)`,
         exchangeId,
         caller.pk,
         target.pk,
-        run.pk,
-        args.step,
-        args.idx,
+        run?.pk ?? null,
+        run?.step ?? null,
+        run?.idx ?? null,
         args.maxTurns,
-        run.hop + 1,
+        hop,
         args.now + flowDueMs,
         args.now,
       );
@@ -88,35 +80,60 @@ export function sendToSession(ending: Ending): EngineCommand<SendArgs, Sent> {
         deliver: false,
         cause: 'exchange',
         causePk: exchangePk,
-        rootPk: run.root_pk ?? run.pk,
-        hop: run.hop + 1,
+        rootPk: run?.root_pk ?? run?.pk,
+        hop,
         now: args.now,
       });
       yield* t.run('INSERT INTO exchange_turns (exchange_pk, turn, run_pk) VALUES (?,0,?)', exchangePk, made.pk);
       yield* noteExchange(t, target, { pk: exchangePk, id: exchangeId, turn: 0 }, 'request', args.now);
-      if (args.waitMs > 0) {
+      // Only a run can be parked; whoever calls from outside waits for the run itself.
+      const waiting = run !== undefined && args.waitMs > 0;
+      if (waiting) {
         yield* t.run(
           'INSERT INTO waits (run_pk, step, idx, lane, target_run_pk, target_lane, due_at) VALUES (?,?,?,?,?,?,?)',
           run.pk,
-          args.step,
-          args.idx,
+          run.step,
+          run.idx,
           run.lane,
           made.pk,
           made.lane,
           args.now + args.waitMs,
         );
-        yield* t.run(`UPDATE tool_calls SET state = 'waiting' WHERE run_pk = ? AND step = ? AND idx = ?`, run.pk, args.step, args.idx);
+        yield* t.run(`UPDATE tool_calls SET state = 'waiting' WHERE run_pk = ? AND step = ? AND idx = ?`, run.pk, run.step, run.idx);
       }
-      return { runId: made.id, waiting: args.waitMs > 0 };
+      return { runId: made.id, waiting };
     },
   };
 }
 
-function* refuseLoops(t: Tx, run: RunRow, caller: SessionRow, target: SessionRow, args: SendArgs): Body<void> {
-  if (run.hop + 1 > mostHops)
+interface SendingRun {
+  pk: number;
+  lane: string;
+  hop: number;
+  root_pk: number | null;
+  step: number;
+  idx: number;
+}
+
+/** I3. A run sends only while this gateway holds it. The exchange's id comes from the call, so that doing it again finds it. */
+function* senderOf(t: Tx, from: SendOrigin): Body<{ run: SendingRun | undefined; caller: SessionRow; exchangeId: string }> {
+  if ('callId' in from) {
+    const caller = yield* t.one<SessionRow>(`SELECT * FROM sessions WHERE pk = ? AND current = 1 AND state = 'live'`, from.sessionPk);
+    if (!caller) throw new InterlaneError('SESSION_NOT_FOUND', 'session of the caller was reset or closed');
+    return { run: undefined, caller, exchangeId: derivedId(caller.id, 'call', from.callId, 'exchange') };
+  }
+  const { runPk, epoch, step, idx } = from;
+  const run = yield* t.one<RunRow>(`SELECT * FROM runs WHERE pk = ? AND epoch = ? AND state = 'running'`, runPk, epoch);
+  if (!run) throw new InterlaneError('LEASE_LOST', 'run is no longer held by this gateway');
+  const caller = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', run.session_pk))!;
+  return { run: { ...run, step, idx }, caller, exchangeId: derivedId(run.id, step, idx, 'exchange') };
+}
+
+function* refuseLoops(t: Tx, hop: number, caller: SessionRow, target: SessionRow, args: SendArgs): Body<void> {
+  if (hop > mostHops)
     throw new InterlaneError(
       'LOOP_LIMIT',
-      `message was not sent: it is ${run.hop + 1} messages away from what started it, and at most ${mostHops} are allowed`,
+      `message was not sent: it is ${hop} messages away from what started it, and at most ${mostHops} are allowed`,
     );
   const recent = yield* t.one<{ n: number }>(
     'SELECT count(*) AS n FROM (SELECT 1 FROM exchanges WHERE req_session_pk = ? AND tgt_session_pk = ? AND at > ? LIMIT ?)',

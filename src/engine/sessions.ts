@@ -4,6 +4,7 @@ import type { DeliveryContext } from '../protocol/session.ts';
 import type { Body, Reading } from '../store/contract.ts';
 import type { RunRow, SessionRow } from '../store/rows.ts';
 import { endRun, type Ending } from './end.ts';
+import { overseen, type Operator } from './policy.ts';
 import { noteSession, type EngineCommand, type Tx } from './feed.ts';
 
 export interface NewSession {
@@ -63,11 +64,12 @@ export function* rememberDelivery(t: Tx, session: SessionRow, context: DeliveryC
  */
 export function resetSession(
   ending: Ending,
-): EngineCommand<{ key: string; id: string; now: number }, { session: SessionRow; stopping: number[] }> {
+): EngineCommand<{ key: string; id: string; now: number; operator?: Operator | undefined }, { session: SessionRow; stopping: number[] }> {
   return {
     name: 'reset session',
-    *body(t, { key, id, now }) {
-      const old = yield* sessionByKey(t, key);
+    *body(t, { key, id, now, operator }) {
+      const found = yield* sessionByKey(t, key);
+      const old = operator ? yield* overseen(t, ending.world, found, operator) : found;
       if (!old)
         throw new InterlaneError('SESSION_NOT_FOUND', `session ${JSON.stringify(key)} does not exist, so there is nothing to reset`);
       // First, so that no flow of the old life can open another turn on it.
@@ -91,11 +93,15 @@ export function resetSession(
 /** Takes a session out of the lists (archive), or frees its key for good (delete). Refuses while something is open, unless forced. */
 export function closeSession(
   ending: Ending,
-): EngineCommand<{ key: string; to: 'archived' | 'deleted'; force: boolean; now: number }, { stopping: number[] }> {
+): EngineCommand<
+  { key: string; to: 'archived' | 'deleted'; force: boolean; now: number; operator?: Operator | undefined },
+  { stopping: number[] }
+> {
   return {
     name: 'close session',
-    *body(t, { key, to, force, now }) {
-      const session = yield* sessionByKey(t, key);
+    *body(t, { key, to, force, now, operator }) {
+      const found = yield* sessionByKey(t, key);
+      const session = operator ? yield* overseen(t, ending.world, found, operator) : found;
       if (!session) throw new InterlaneError('SESSION_NOT_FOUND', `session ${JSON.stringify(key)} does not exist`);
       const open = yield* openWork(t, session);
       if (open && !force)

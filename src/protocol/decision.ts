@@ -8,3 +8,10 @@ export interface RuleTrace {
 }
 
 export type Effect = 'ALLOW' | 'BLOCK' | 'REDACT';
+
+/** An answer in one line, the facts behind it, and the rules in the order they were asked. */
+export interface Explanation {
+  answer: string;
+  facts: Record<string, string | number | boolean | undefined>;
+  rules: RuleTrace[];
+}

@@ -45,7 +45,9 @@ export type Request =
       text?: string | undefined;
     }
   | { action: 'deliver'; caller: Party; channel: string; chatType?: ChatTypeWord | undefined; text?: string | undefined }
-  | { action: 'tool' | 'result'; caller: Party; tool: string; text?: string | undefined };
+  | { action: 'tool' | 'result'; caller: Party; tool: string; text?: string | undefined }
+  /** An operator, who is no session: sees what is not above the level of its token. `sends`: with a message to be answered. */
+  | { action: 'operate'; level: Level; target: Party; sends: boolean };
 
 export interface Decision {
   effect: Effect;
@@ -107,6 +109,9 @@ export function decide(request: Request, world: World): Decision {
     case 'deliver':
       deliver(verdict, world, request);
       break;
+    case 'operate':
+      operate(verdict, world, request);
+      break;
     case 'tool':
       hook(verdict, world, request.caller, { hook: 'PRE_TOOL_CALL', tool: request.tool, text: request.text });
       break;
@@ -132,6 +137,16 @@ export function listScope(world: World, caller: Party, agents: Iterable<string>)
     ...scopeOf(world.visibility, viewer),
     filter: listFilter(world.visibility, world.agentToAgent, viewer, agents),
     levels: levels.filter((level) => mayFlow(level, caller.facts.taint)),
+  };
+}
+
+/** What an operator's lists are cut to. */
+export function operatorScope(level: Level, filter: Pick<ListFilter, 'agents' | 'spawnedBy'>): ListScope {
+  return {
+    visibility: 'all',
+    why: `an operator sees every session up to ${level}`,
+    filter: { key: '', ...filter },
+    levels: levels.filter((one) => mayFlow(one, level)),
   };
 }
 
@@ -192,6 +207,19 @@ function deliver(verdict: Verdict, world: World, request: Request & { action: 'd
   verdict.include(sending.rules, sending.action === 'allow' ? undefined : { code: 'SEND_POLICY_DENIED', why: sending.why });
   flowTo(verdict, caller, destinationLevel(world.channelLevels.get(channel) ?? 'PUBLIC'), `channel "${channel}"`);
   hook(verdict, world, caller, { hook: 'PRE_OUTPUT', channel, text });
+}
+
+function operate(verdict: Verdict, world: World, { level, target, sends }: Request & { action: 'operate' }): void {
+  const known = knownFrom(target);
+  verdict.gate('operator.level', mayFlow(known, level), 'SESSION_NOT_FOUND', `the session is ${known}, the token reads ${level}`, 'hides');
+  if (!sends) return;
+  const { action, why, rules } = decideSend(world.sendPolicy, {
+    key: target.key,
+    channel: speaksOn(target),
+    chatType: target.facts.chatType,
+    override: target.facts.sendPolicy,
+  });
+  verdict.include(rules, action === 'allow' ? undefined : { code: 'SEND_POLICY_DENIED', why: `send blocked by session policy: ${why}` });
 }
 
 function hook(verdict: Verdict, world: World, caller: Party, what: Pick<HookSubject, 'hook' | 'tool' | 'channel' | 'text'>): void {

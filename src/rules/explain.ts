@@ -1,6 +1,6 @@
 // The rules, asked one question and answering in full: the same functions that decide, and nothing else.
 import type { z } from 'zod';
-import type { RuleTrace } from '../protocol/decision.ts';
+import type { Explanation } from '../protocol/decision.ts';
 import type { ExplainAccess, ExplainKey, ExplainRoute, ExplainSend } from '../protocol/explain.ts';
 import { agentId as agentIdOf } from '../protocol/ids.ts';
 import { isKnownAgent, isSandboxed, keyContext } from './agents.ts';
@@ -19,13 +19,6 @@ import {
   sessionChannel,
   sessionKind,
 } from './session-key.ts';
-
-/** An answer in one line, the facts behind it, and the rules in the order they were asked. */
-export interface Explanation {
-  answer: string;
-  facts: Record<string, string | number | boolean | undefined>;
-  rules: RuleTrace[];
-}
 
 export function explainRoute(routes: Routes, origin: z.infer<typeof ExplainRoute>): Explanation {
   const { rules, agentId, sessionKey, mainSessionKey, parentSessionKey, channel, accountId, matchedBy, binding } = route(routes, origin);

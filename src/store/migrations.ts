@@ -124,4 +124,13 @@ export const migrations: string[] = [
   ) STRICT;
   CREATE INDEX feed_session ON feed (session_pk, pos);
   `,
+  `
+  -- Who may connect. Only the hash of a secret is kept.
+  CREATE TABLE tokens (
+    id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, hash TEXT NOT NULL, kind TEXT NOT NULL, scopes TEXT NOT NULL, level INTEGER NOT NULL,
+    session_key TEXT, created_at INTEGER NOT NULL, last_used_at INTEGER, expires_at INTEGER
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX tokens_expired ON tokens (expires_at) WHERE expires_at IS NOT NULL;
+  CREATE INDEX sessions_archived ON sessions (last_pos) WHERE state = 'archived' AND current = 1;
+  `,
 ];

@@ -2,6 +2,7 @@
 import type { z } from 'zod';
 import type { Engine } from '../engine/engine.ts';
 import type { Turn } from '../engine/runner.ts';
+import type { SendOrigin } from '../engine/send.ts';
 import type { FeedEvent } from '../protocol/event.ts';
 import type { Party, World } from '../rules/decide.ts';
 import type { Store } from '../store/contract.ts';
@@ -14,8 +15,13 @@ export interface ToolContext {
   world: World;
   now: number;
   maxPingPongTurns: number;
-  turn: Turn;
-  call: { step: number; idx: number };
+  /** What the call is made by: a run's step, or a caller from outside that is this session. */
+  origin: SendOrigin;
+  /** The turn that calls, if one does. */
+  turn?: Turn | undefined;
+  /** The same for the same call, also after a crash: what an outside effect is keyed by. */
+  key: string;
+  signal: AbortSignal;
   session: SessionRow;
   caller: Party;
 }

@@ -29,17 +29,17 @@ export const sessionsSend = defineTool({
       agentId: args.agentId,
     });
     const seconds = Math.min(Math.floor(args.timeoutSeconds ?? 30), longestWaitSeconds);
-    const { step, idx } = context.call;
     const sent = await context.engine.send({
-      ...context.turn.lease,
-      step,
-      idx,
+      from: context.origin,
       targetSessionPk: target.pk,
       text: message,
       waitMs: seconds * 1_000,
       maxTurns: context.maxPingPongTurns,
       now: context.now,
     });
-    return sent.waiting ? { pending: true } : { value: { runId: sent.runId, status: 'accepted' } };
+    if (sent.waiting) return { pending: true };
+    if ('runPk' in context.origin || seconds === 0) return { value: { runId: sent.runId, status: 'accepted' } };
+    const answer = await context.engine.reply(sent.runId, context.session.pk, seconds * 1_000, context.signal);
+    return { value: answer.value, isError: answer.value.status === 'error', taint: answer.taint };
   },
 });

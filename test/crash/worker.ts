@@ -159,9 +159,9 @@ const act = defineTool({
   description: 'Act outside.',
   effect: 'once',
   params: z.strictObject({}),
-  async run({ turn, call }) {
+  async run({ key }) {
     point('before tool');
-    await post(`${task.receiver}/act`, { id: `${turn.runId}/${call.step}/${call.idx}` });
+    await post(`${task.receiver}/act`, { id: key });
     point('after tool');
     return { value: 'done' };
   },

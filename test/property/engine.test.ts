@@ -377,7 +377,13 @@ class Real {
     const said: string[] = [];
     for (const call of await turn.step({ text: '', calls, tokens: 0 })) {
       const [target] = await this.rows<{ pk: number }>('SELECT pk FROM sessions WHERE key = ? AND current = 1', keyOf(targets[call.idx]!));
-      const args = { ...turn.lease, step: call.step, idx: call.idx, targetSessionPk: target!.pk, text: 'question', waitMs, maxTurns };
+      const args = {
+        from: { ...turn.lease, step: call.step, idx: call.idx },
+        targetSessionPk: target!.pk,
+        text: 'question',
+        waitMs,
+        maxTurns,
+      };
       try {
         const sent = await this.engine.send({ ...args, now: this.clock.now() });
         said.push(sent.waiting ? 'waiting' : 'accepted');

@@ -66,9 +66,9 @@ function gates() {
     description: 'Wait until the test goes on.',
     effect: 'pure',
     params: z.strictObject({ name: z.string() }),
-    async run({ turn }, { name }) {
+    async run({ signal }, { name }) {
       const stopped = Promise.withResolvers<never>();
-      turn.signal.addEventListener('abort', () => stopped.reject(turn.signal.reason as Error));
+      signal.addEventListener('abort', () => stopped.reject(signal.reason as Error));
       gate(name).entered.resolve();
       await Promise.race([gate(name).open.promise, stopped.promise]);
       return { value: 'open' };
@@ -355,9 +355,9 @@ describe('an exchange', () => {
       effect: 'pure',
       params: z.strictObject({}),
       run({ turn }) {
-        turn.delta('well, to be honest');
-        begun.resolve(turn.runId);
-        return new Promise((_, reject) => turn.signal.addEventListener('abort', () => reject(turn.signal.reason as Error)));
+        turn!.delta('well, to be honest');
+        begun.resolve(turn!.runId);
+        return new Promise((_, reject) => turn!.signal.addEventListener('abort', () => reject(turn!.signal.reason as Error)));
       },
     });
     const mutters = { agent: 'ana', when: 'Reply from session', steps: [{ calls: [{ tool: 'mutter' }] }] };

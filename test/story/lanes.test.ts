@@ -74,9 +74,9 @@ function gates() {
     description: 'Wait until the test goes on.',
     effect: 'pure',
     params: z.strictObject({ name: z.string() }),
-    async run({ turn }, { name }) {
+    async run({ signal }, { name }) {
       const stopped = Promise.withResolvers<never>();
-      turn.signal.addEventListener('abort', () => stopped.reject(turn.signal.reason as Error));
+      signal.addEventListener('abort', () => stopped.reject(signal.reason as Error));
       gate(name).entered.resolve();
       await Promise.race([gate(name).open.promise, stopped.promise]);
       return { value: 'open' };

@@ -1,0 +1,110 @@
+// The frames of the websocket: one JSON object each, protocol version 4. Requests are checked; what we send is only typed.
+import { z } from 'zod';
+
+export const protocolVersion = 4;
+
+/** Bytes of one frame before a client has said who it is, and after. */
+export const frameLimits = { before: 64 * 1024, after: 25 * 1024 * 1024 } as const;
+/** Bytes that may wait in a socket before its reader is read for from the store. */
+export const bufferLimit = 4 * 1024 * 1024;
+export const tickIntervalMs = 30_000;
+
+export const scopes = ['operator.read', 'operator.write', 'operator.admin'] as const;
+export type Scope = (typeof scopes)[number];
+
+export const RequestFrame = z.strictObject({
+  type: z.literal('req'),
+  id: z.string().min(1).max(256),
+  method: z.string().min(1).max(128),
+  params: z.unknown().optional(),
+  traceparent: z.string().max(128).optional(),
+  expectedProfileId: z.string().max(256).optional(),
+});
+
+const short = z.string().max(1024);
+
+/** What a client says of itself. Only `auth` counts for what it may do: scopes and role are asked for, never taken. */
+export const ConnectParams = z.strictObject({
+  minProtocol: z.int().min(1),
+  maxProtocol: z.int().min(1),
+  client: z.strictObject({
+    id: short.min(1),
+    version: short.min(1),
+    platform: short.min(1),
+    mode: short.min(1),
+    displayName: short.optional(),
+    buildId: short.optional(),
+    deviceFamily: short.optional(),
+    modelIdentifier: short.optional(),
+    timeZone: short.optional(),
+    instanceId: short.optional(),
+  }),
+  caps: z.array(short).max(64).optional(),
+  role: short.optional(),
+  scopes: z.array(short).max(64).optional(),
+  auth: z
+    .strictObject({
+      token: short.optional(),
+      password: short.optional(),
+      deviceToken: short.optional(),
+      bootstrapToken: short.optional(),
+      approvalRuntimeToken: short.optional(),
+      agentRuntimeIdentityToken: short.optional(),
+    })
+    .optional(),
+  device: z.unknown().optional(),
+  commands: z.unknown().optional(),
+  permissions: z.unknown().optional(),
+  pathEnv: z.unknown().optional(),
+  locale: short.optional(),
+  userAgent: short.optional(),
+  computerUse: z.unknown().optional(),
+  workerRuns: z.unknown().optional(),
+});
+export type ConnectParams = z.infer<typeof ConnectParams>;
+
+export interface ErrorShape {
+  code: string;
+  message: string;
+  details?: { code: string } & Record<string, unknown>;
+  retryable?: boolean;
+  retryAfterMs?: number;
+}
+
+export type ResponseFrame = { type: 'res'; id: string } & ({ ok: true; payload: unknown } | { ok: false; error: ErrorShape });
+
+export interface EventFrame {
+  type: 'event';
+  event: string;
+  payload: unknown;
+  seq?: number;
+}
+
+export interface HelloOk {
+  type: 'hello-ok';
+  protocol: number;
+  server: { version: string; connId: string; bootId: string };
+  features: { methods: string[]; events: string[] };
+  snapshot: {
+    presence: [];
+    health: { ok: boolean };
+    stateVersion: { presence: number; health: number };
+    uptimeMs: number;
+    sessionDefaults: { defaultAgentId: string; mainKey: string; mainSessionKey: string; scope: string };
+    authMode: 'token';
+  };
+  auth: { role: 'operator' | 'session'; scopes: Scope[] };
+  policy: { maxPayload: number; maxBufferedBytes: number; tickIntervalMs: number };
+}
+
+export const eventNames = [
+  'connect.challenge',
+  'tick',
+  'shutdown',
+  'health',
+  'chat',
+  'agent',
+  'session.message',
+  'sessions.changed',
+] as const;
+export type EventName = (typeof eventNames)[number];

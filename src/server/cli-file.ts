@@ -1,0 +1,26 @@
+// The file by which the commands of this machine's own user find the running gateway: its address and a secret, private to the user.
+import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { cliFile } from '../config/paths.ts';
+
+export interface CliFile {
+  url: string;
+  token: string;
+  pid: number;
+}
+
+/** Written whole or not at all, so that a command never reads half of it. Returns the undo. */
+export function writeCliFile(stateDir: string, content: CliFile): () => void {
+  const file = cliFile(stateDir);
+  const text = `${JSON.stringify(content)}\n`;
+  rmSync(`${file}.new`, { force: true }); // its mode would stay
+  writeFileSync(`${file}.new`, text, { mode: 0o600 });
+  renameSync(`${file}.new`, file);
+  return () => {
+    try {
+      // A gateway that started meanwhile has written its own.
+      if (readFileSync(file, 'utf8') === text) rmSync(file);
+    } catch {
+      // gone already
+    }
+  };
+}

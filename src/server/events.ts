@@ -1,0 +1,270 @@
+// What happened → the events of the protocol. Each is written once, whoever and however many hear it.
+import type { FeedEvent } from '../protocol/event.ts';
+import type { EventName } from '../protocol/frame.ts';
+import type { Level } from '../protocol/labels.ts';
+import type { WireMessage } from '../protocol/method.ts';
+import { isTerminal } from '../protocol/run.ts';
+import type { Bus } from '../events/bus.ts';
+import type { World } from '../rules/decide.ts';
+import { currentRow, wireMessage } from '../session/overview.ts';
+import type { ReadQuery, Store } from '../store/contract.ts';
+import { levelRank } from '../store/views.ts';
+import { writeCursor } from '../tools/page.ts';
+
+interface Written {
+  /** `session.message`. */
+  message?: string;
+  /** `sessions.changed`. */
+  changed?: string;
+}
+
+/** An event on its way to one connection: its payload as text. The promise is there when the reader is slow. */
+export type Send = (event: EventName, payload: string) => Promise<void> | void;
+
+export interface EventsParts {
+  store: Store<FeedEvent>;
+  bus: Bus;
+  world(): World;
+  now(): number;
+  /** Runs work after a while; returns the undo. */
+  after(ms: number, work: () => void): () => void;
+  failed(error: unknown): void;
+}
+
+/** Text of a run that comes in pieces is passed on this often at most. */
+const deltaEveryMs = 100;
+
+export class Events {
+  private readonly parts: EventsParts;
+  private readonly written = new WeakMap<FeedEvent, Promise<Written>>();
+
+  constructor(parts: EventsParts) {
+    this.parts = parts;
+  }
+
+  /** Where the feed is now: a subscriber that starts here misses nothing that comes. */
+  position(): Promise<number> {
+    return this.parts.store.read(feedEnd, {});
+  }
+
+  /** What happens in all sessions but those that are followed one by one. Returns the undo. */
+  followAll(level: Level, except: ReadonlyMap<string, unknown>, send: Send, from: number, over: (error: unknown) => void): () => void {
+    return this.parts.bus.subscribe(
+      {
+        wants: (event) => levelRank(event.level) <= levelRank(level),
+        deliver: async (event) => {
+          const { message, changed } = await this.write(event);
+          if (message !== undefined && !except.has(event.sessionKey)) await send('session.message', message);
+          if (changed !== undefined) await send('sessions.changed', changed);
+        },
+        reset: () => void send('sessions.changed', JSON.stringify({ reason: 'resync', ts: this.parts.now() })),
+        failed: over,
+      },
+      from,
+    );
+  }
+
+  /** The messages of one key, across its lives. */
+  followKey(level: Level, key: string, send: Send, from: number, over: (error: unknown) => void): () => void {
+    return this.parts.bus.subscribe(
+      {
+        wants: (event) => event.kind === 'entry' && event.sessionKey === key && levelRank(event.level) <= levelRank(level),
+        deliver: async (event) => {
+          const { message } = await this.write(event);
+          if (message !== undefined) await send('session.message', message);
+        },
+        reset: () => void send('sessions.changed', JSON.stringify({ sessionKey: key, reason: 'resync', ts: this.parts.now() })),
+        failed: over,
+      },
+      from,
+    );
+  }
+
+  private write(event: FeedEvent): Promise<Written> {
+    let made = this.written.get(event);
+    if (!made) this.written.set(event, (made = this.compose(event)));
+    return made;
+  }
+
+  private async compose(event: FeedEvent): Promise<Written> {
+    const { sessionKey, agentId, sessionId } = event;
+    const common = { sessionKey, agentId, sessionId, ts: event.at, cursor: writeCursor(event.pos) };
+    switch (event.kind) {
+      case 'entry': {
+        const { message } = event;
+        const session = await this.row(sessionId);
+        const usage = session?.totalTokens === undefined ? {} : { usage: { totalTokens: session.totalTokens } };
+        const ids = { messageId: message.id, messageSeq: message.seq, ...(message.runId === undefined ? {} : { runId: message.runId }) };
+        return {
+          message: JSON.stringify({ ...common, ...ids, message: wireMessage(message), ...usage }),
+          changed: JSON.stringify({ ...common, phase: 'message', ...ids, session }),
+        };
+      }
+      case 'run': {
+        if (!isTerminal(event.state)) return {};
+        const { runId, state } = event;
+        return { changed: JSON.stringify({ ...common, phase: 'end', runId, state, session: await this.row(sessionId) }) };
+      }
+      case 'session': {
+        const reason = { created: 'create', changed: 'patch', reset: 'reset', archived: 'archive', deleted: 'delete' }[event.change];
+        const session = event.change === 'deleted' ? {} : { session: await this.row(sessionId) };
+        return { changed: JSON.stringify({ ...common, reason, ...session }) };
+      }
+      case 'exchange':
+      case 'delivery':
+        return {};
+    }
+  }
+
+  private row(sessionId: string) {
+    return this.parts.store.read(currentRow, { world: this.parts.world(), sessionId });
+  }
+}
+
+/** A run as its watchers see it while it lives. */
+interface LiveRun {
+  sessionKey: string;
+  agentId: string;
+  level: Level;
+  /** Of `chat` events, and of `agent` events. */
+  chatSeq: number;
+  agentSeq: number;
+  waiting: string;
+  cancel: () => void;
+  last?: WireMessage;
+}
+
+/** Who is told of runs as they happen: `chat` and `agent` events, nothing of which is kept. */
+export interface Watcher {
+  watches(sessionKey: string, level: Level): boolean;
+  /** Whether it wants to hear of tool calls. */
+  tools: boolean;
+  send: Send;
+}
+
+export class LiveRuns {
+  private readonly parts: EventsParts;
+  private readonly runs = new Map<string, LiveRun>();
+  private readonly watchers = new Set<Watcher>();
+  private undo = () => {};
+
+  constructor(parts: EventsParts) {
+    this.parts = parts;
+  }
+
+  start(): void {
+    this.undo = this.parts.bus.subscribe({
+      wants: (event) => event.kind === 'run' || (event.kind === 'entry' && event.message.runId !== undefined),
+      deliver: (event) => this.heard(event),
+      reset: () => {},
+      failed: (error) => this.parts.failed(error),
+    });
+  }
+
+  close(): void {
+    this.undo();
+    for (const run of this.runs.values()) run.cancel();
+    this.runs.clear();
+  }
+
+  watch(watcher: Watcher): () => void {
+    this.watchers.add(watcher);
+    return () => void this.watchers.delete(watcher);
+  }
+
+  /** Text as a model makes it. Gathered for a moment, so that a fast model does not make a frame of every word. */
+  delta({ runId, text }: { runId: string; text: string }): void {
+    const run = this.runs.get(runId);
+    if (!run) return;
+    if (run.waiting === '') run.cancel = this.parts.after(deltaEveryMs, () => this.flush(runId, run));
+    run.waiting += text;
+  }
+
+  private flush(runId: string, run: LiveRun): void {
+    if (run.waiting === '') return;
+    const deltaText = run.waiting;
+    run.waiting = '';
+    this.chat(runId, run, { state: 'delta', deltaText });
+  }
+
+  private heard(event: FeedEvent): void {
+    if (event.kind === 'entry') return this.said(event);
+    if (event.kind !== 'run') return;
+    const { runId, state, at } = event;
+    const run = this.runOf(event, runId);
+    if (state === 'running') this.agent(runId, run, 'lifecycle', { phase: 'start', startedAt: at }, at);
+    if (!isTerminal(state)) {
+      if (state !== 'running') this.runs.delete(runId); // queued or parked: nothing to show until it runs
+      return;
+    }
+    run.cancel();
+    this.flush(runId, run);
+    const { error } = event;
+    const message = run.last ? { message: run.last } : {};
+    if (state === 'ok') {
+      this.agent(runId, run, 'lifecycle', { phase: 'end', endedAt: at }, at);
+      this.chat(runId, run, { state: 'final', ...message });
+    } else {
+      this.agent(runId, run, 'lifecycle', { phase: 'error', endedAt: at, error: error ?? state }, at);
+      this.chat(runId, run, state === 'aborted' ? { state: 'aborted', ...message } : { state: 'error', errorMessage: error ?? state });
+    }
+    this.runs.delete(runId);
+  }
+
+  private said(event: FeedEvent & { kind: 'entry' }): void {
+    const { message, at } = event;
+    const run = this.runOf(event, message.runId!);
+    if (message.role === 'assistant') {
+      // What was said in pieces is complete now.
+      run.cancel();
+      this.flush(message.runId!, run);
+      run.last = wireMessage(message);
+      const text = message.content.map((block) => (block.type === 'text' ? block.text : '')).join('');
+      if (text !== '') this.agent(message.runId!, run, 'assistant', { text, delta: text }, at);
+      for (const block of message.content) {
+        if (block.type !== 'toolCall') continue;
+        this.agent(message.runId!, run, 'tool', { phase: 'start', toolCallId: block.id, name: block.name, args: block.arguments }, at);
+      }
+    } else if (message.role === 'toolResult') {
+      const data = { phase: 'result', toolCallId: message.toolCallId, name: message.toolName, isError: message.isError ?? false };
+      this.agent(message.runId!, run, 'tool', data, at);
+    }
+  }
+
+  private runOf(event: FeedEvent, runId: string): LiveRun {
+    const { sessionKey, agentId, level } = event;
+    const known = this.runs.get(runId);
+    if (known) {
+      known.level = level;
+      return known;
+    }
+    const run: LiveRun = { sessionKey, agentId, level, chatSeq: 0, agentSeq: 0, waiting: '', cancel: () => {} };
+    this.runs.set(runId, run);
+    return run;
+  }
+
+  private chat(runId: string, run: LiveRun, rest: object): void {
+    const { sessionKey, agentId } = run;
+    this.tell('chat', run, false, { runId, sessionKey, agentId, seq: ++run.chatSeq, ...rest });
+  }
+
+  private agent(runId: string, run: LiveRun, stream: string, data: object, ts: number): void {
+    const { sessionKey, agentId } = run;
+    this.tell('agent', run, stream === 'tool', { runId, sessionKey, agentId, seq: ++run.agentSeq, stream, ts, data });
+  }
+
+  private tell(event: EventName, run: LiveRun, ofTools: boolean, payload: object): void {
+    let text: string | undefined;
+    for (const watcher of this.watchers) {
+      if ((ofTools && !watcher.tools) || !watcher.watches(run.sessionKey, run.level)) continue;
+      void watcher.send(event, (text ??= JSON.stringify(payload)));
+    }
+  }
+}
+
+const feedEnd: ReadQuery<object, number> = {
+  name: 'feed end',
+  *body(t) {
+    return (yield* t.one<{ seq: number }>(`SELECT seq FROM sqlite_sequence WHERE name = 'feed'`))?.seq ?? 0;
+  },
+};

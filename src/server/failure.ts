@@ -1,0 +1,36 @@
+// Anything thrown → what a client is told, at each door. What is not ours to explain is "internal", without a word of the cause.
+import { errorTable, InterlaneError, type ErrorCode } from '../errors.ts';
+import type { ErrorShape } from '../protocol/frame.ts';
+
+const retryable = new Set<ErrorCode>(['BUSY', 'QUEUE_FULL', 'UNAVAILABLE', 'STORE_FAILED', 'SESSION_BUSY']);
+
+export function errorShape(thrown: unknown): ErrorShape {
+  const { code, message, details } = known(thrown);
+  return {
+    code: errorTable[code].ws,
+    message,
+    details: { code, ...details },
+    ...(retryable.has(code) ? { retryable: true, retryAfterMs: 1_000 } : {}),
+  };
+}
+
+/** The status and the body of an HTTP answer. */
+export function httpFailure(thrown: unknown): { status: (typeof errorTable)[ErrorCode]['http']; body: object } {
+  const { code, message, details } = known(thrown);
+  return { status: errorTable[code].http, body: { ok: false, error: { type: types[errorTable[code].http], code, message, ...details } } };
+}
+
+const types: Record<(typeof errorTable)[ErrorCode]['http'], string> = {
+  400: 'invalid_request_error',
+  401: 'unauthorized',
+  403: 'forbidden',
+  404: 'not_found',
+  409: 'conflict',
+  429: 'rate_limited',
+  500: 'internal_error',
+  503: 'unavailable',
+};
+
+function known(thrown: unknown): InterlaneError {
+  return thrown instanceof InterlaneError ? thrown : new InterlaneError('INTERNAL', 'request failed inside the gateway; its log says why');
+}

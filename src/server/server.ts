@@ -1,0 +1,109 @@
+// One port for everything: HTTP requests to the routes, upgrades to the sockets, both only after Host and Origin were looked at.
+import { createServer, type IncomingMessage, type Server as HttpServer, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { getRequestListener } from '@hono/node-server';
+import { InterlaneError, reasonOf } from '../errors.ts';
+import { hostAllowed, originAllowed } from './access.ts';
+import type { Sockets } from './ws.ts';
+
+export interface ServerParts {
+  host: string;
+  port: number;
+  /** Names, beside addresses and localhost, that clients may call us by. */
+  names: ReadonlySet<string>;
+  fetch(request: Request, env: { remoteAddress: string }): Response | Promise<Response>;
+  sockets: Sockets;
+  after(ms: number, work: () => void): () => void;
+}
+
+export interface Server {
+  host: string;
+  port: number;
+  url: string;
+  /** Stops listening, tells the connections, and gives them a moment. */
+  close(reason: string): Promise<void>;
+}
+
+const goodbyeMs = 1_000;
+
+export async function startServer(parts: ServerParts): Promise<Server> {
+  const { names, sockets } = parts;
+  const refusal = ({ headers }: IncomingMessage): [number, string] | undefined => {
+    if (!hostAllowed(headers.host, names)) return [421, 'host is not one of ours; add it to gateway.names if it is'];
+    if (!originAllowed(headers.origin, headers.host)) return [403, 'origin is another site'];
+    return undefined;
+  };
+  const listener = getRequestListener((request, env) => parts.fetch(request, { remoteAddress: remoteOf(env) }), {
+    overrideGlobalObjects: false,
+  });
+  const server = createServer({ requestTimeout: 60_000, headersTimeout: 15_000, maxHeaderSize: 16 * 1024 }, (request, response) => {
+    const refused = refusal(request);
+    if (refused) answer(response, ...refused);
+    else void listener(request, response);
+  });
+  server.on('upgrade', (request, socket, head) => {
+    socket.on('error', () => socket.destroy());
+    const refused = refusal(request);
+    if (refused) {
+      const body = JSON.stringify(failure(...refused));
+      socket.end(
+        `HTTP/1.1 ${refused[0]} Refused\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`,
+      );
+    } else sockets.upgrade(request, socket, head);
+  });
+  server.on('clientError', (_, socket) => {
+    if (socket.writable) socket.end('HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n');
+    else socket.destroy();
+  });
+  await listen(server, parts);
+  const { port } = server.address() as AddressInfo;
+  const shown = parts.host === '0.0.0.0' || parts.host === '::' ? '127.0.0.1' : parts.host;
+  return {
+    host: parts.host,
+    port,
+    url: `http://${shown.includes(':') ? `[${shown}]` : shown}:${port}`,
+    close: (reason) =>
+      new Promise((resolve) => {
+        const cancel = parts.after(goodbyeMs, () => {
+          sockets.terminate();
+          server.closeAllConnections();
+        });
+        server.close(() => {
+          cancel();
+          resolve();
+        });
+        sockets.close(reason);
+        server.closeIdleConnections();
+      }),
+  };
+}
+
+function listen(server: HttpServer, { host, port }: ServerParts): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', (error: NodeJS.ErrnoException) => {
+      const reasons: Record<string, string> = {
+        EADDRINUSE: `port ${port} on ${host} is taken; choose another with --port, or 0 for any`,
+        EACCES: `port ${port} may not be used by this user; choose one above 1023 with --port`,
+        EADDRNOTAVAIL: `address ${host} is not one of this machine; choose another with --host`,
+      };
+      reject(
+        new InterlaneError('PORT_UNUSABLE', reasons[error.code ?? ''] ?? `port ${port} on ${host} cannot be used: ${reasonOf(error)}`),
+      );
+    });
+    server.listen({ host, port }, resolve);
+  });
+}
+
+const failure = (status: number, message: string) => ({
+  ok: false,
+  error: { type: status === 403 ? 'forbidden' : 'misdirected', code: status === 403 ? 'ORIGIN_REFUSED' : 'HOST_REFUSED', message },
+});
+
+function answer(response: ServerResponse, status: number, message: string): void {
+  response.writeHead(status, { 'content-type': 'application/json', connection: 'close' });
+  response.end(JSON.stringify(failure(status, message)));
+}
+
+function remoteOf(env: unknown): string {
+  return (env as { incoming?: IncomingMessage }).incoming?.socket.remoteAddress ?? '';
+}
