@@ -41,6 +41,8 @@ export interface GatewayOptions {
   clock?: Clock;
   /** For tests: fewer slots than the machine would get. */
   caps?: Engine['caps'];
+  /** For tests that search nothing: false saves the thread that keeps the index. */
+  search?: boolean;
   /** More tools than the built-in ones. */
   tools?: Tool[];
 }
@@ -98,9 +100,9 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
 
   // 4. the words of transcripts, indexed beside the store by a thread of its own
   const search = new Search(stateDir);
-  const indexer = startIndexer(stateDir, (error) => warn(`search index stopped: ${error.message}`));
+  const indexer = options.search === false ? undefined : startIndexer(stateDir, (error) => warn(`search index stopped: ${error.message}`));
   const undoIndexing = store.onCommit((events) => {
-    if (events.some((event) => event.kind === 'entry')) indexer.wake();
+    if (events.some((event) => event.kind === 'entry')) indexer?.wake();
   });
 
   // 5. the engine; its runner is made below, from the tools that need the engine
@@ -151,7 +153,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     await outbox.close();
     bus.close();
     undoIndexing();
-    await indexer.close();
+    await indexer?.close();
     search.close();
     await store.close();
     unlock();
