@@ -66,7 +66,7 @@ const graceMs = 5_000;
 /** The longest a timer can be set for; whoever wakes early looks at the time anyway. */
 const longestTimerMs = 2 ** 31 - 1;
 
-const systemClock: Clock = {
+export const systemClock: Clock = {
   now: () => Date.now(),
   elapsed: () => performance.now(),
   after(ms, work) {

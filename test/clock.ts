@@ -1,5 +1,6 @@
 // Time for tests: made up and moved by hand, or the machine's with a wall clock that can jump.
 import type { Clock } from '../src/engine/engine.ts';
+import { systemClock } from '../src/gateway.ts';
 
 /** How long a gateway waits for live turns when it is closed. */
 export const grace = 5_000;
@@ -61,21 +62,21 @@ export class HandClock implements StageClock {
   }
 }
 
+/** The gateway's own. */
 export class RealClock implements StageClock {
   stopping = false;
   /** How far the wall clock has jumped. */
   jumped = 0;
 
   now() {
-    return Date.now() + this.jumped;
+    return systemClock.now() + this.jumped;
   }
 
   elapsed() {
-    return performance.now();
+    return systemClock.elapsed();
   }
 
   after(ms: number, work: () => void) {
-    const timer = setTimeout(work, this.stopping && ms === grace ? 0 : Math.min(ms, 2 ** 31 - 1));
-    return () => clearTimeout(timer);
+    return systemClock.after(this.stopping && ms === grace ? 0 : ms, work);
   }
 }
