@@ -2,7 +2,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { Config } from '../../src/config/schema.ts';
-import { Engine, type Clock } from '../../src/engine/engine.ts';
+import { Engine } from '../../src/engine/engine.ts';
 import { derivedId } from '../../src/engine/ids.ts';
 import type { Runner, Turn } from '../../src/engine/runner.ts';
 import { InterlaneError } from '../../src/errors.ts';
@@ -12,6 +12,7 @@ import { compileWorld } from '../../src/rules/decide.ts';
 import { advanceExchange } from '../../src/rules/exchange.ts';
 import type { Store } from '../../src/store/contract.ts';
 import { memoryStore } from '../../src/store/memory.ts';
+import { HandClock } from '../clock.ts';
 
 const agents = ['a', 'b', 'c'] as const;
 type Lane = (typeof agents)[number];
@@ -259,35 +260,6 @@ class Model {
 // The real thing: the engine on the in-memory twin, with made-up time and turns that are taken by hand -------------------
 
 const drained = () => new Promise<void>((resolve) => setImmediate(resolve));
-
-class HandClock implements Clock {
-  time = 1_800_000_000_000;
-  private readonly timers = new Set<{ at: number; work: () => void }>();
-  now() {
-    return this.time;
-  }
-  elapsed() {
-    return this.time;
-  }
-  after(ms: number, work: () => void) {
-    const timer = { at: this.time + ms, work };
-    this.timers.add(timer);
-    return () => void this.timers.delete(timer);
-  }
-  /** From timer to timer, so that each finds what the ones before it have brought about. */
-  async pass(ms: number, meanwhile: () => Promise<void>) {
-    const until = this.time + ms;
-    for (;;) {
-      const [next] = [...this.timers].filter((timer) => timer.at <= until).toSorted((a, b) => a.at - b.at);
-      if (!next) break;
-      this.timers.delete(next);
-      this.time = Math.max(this.time, next.at);
-      next.work();
-      await meanwhile();
-    }
-    this.time = until;
-  }
-}
 
 interface TakenTurn {
   turn: Turn;

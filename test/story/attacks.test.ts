@@ -1,18 +1,13 @@
 // What an attacker of the engine found once, kept from coming back.
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { z } from 'zod';
-import { describe, expect, it, onTestFinished } from 'vitest';
-import type { Outbound } from '../../src/channels/channel.ts';
-import { loopbackTo } from '../../src/channels/loopback/loopback.ts';
-import { readConfig } from '../../src/config/load.ts';
+import { describe, expect, it } from 'vitest';
 import { purgeSome } from '../../src/engine/retention.ts';
 import { InterlaneError } from '../../src/errors.ts';
-import { startGateway, type Gateway } from '../../src/gateway.ts';
-import { Script } from '../../src/runtime/scripted.ts';
+import type { Gateway } from '../../src/gateway.ts';
 import type { Command } from '../../src/store/contract.ts';
 import { defineTool } from '../../src/tools/define.ts';
+import { HandClock, RealClock, type StageClock } from '../clock.ts';
+import { eventOf, forTest, say as write, Stage, type ConfigText, type ScriptText } from './stage.ts';
 
 const ask = (more: object = {}) => ({
   when: 'ask',
@@ -37,44 +32,27 @@ function gate() {
   return { tool, entered: entered.promise, open: () => opened.resolve() };
 }
 
-async function start(settings: object, script: object[], tools: ReturnType<typeof gate>['tool'][] = []) {
-  const stateDir = mkdtempSync(join(tmpdir(), 'interlane-attacks-'));
-  onTestFinished(() => rmSync(stateDir, { recursive: true, force: true }));
-  const config = {
+async function start(
+  settings: object,
+  script: object[],
+  tools: ReturnType<typeof gate>['tool'][] = [],
+  clock: StageClock = new RealClock(),
+) {
+  const config: ConfigText = {
     agents: { list: [{ id: 'a', default: true }, { id: 'b' }] },
     tools: { sessions: { visibility: 'all' }, agentToAgent: { enabled: true } },
     ...settings,
   };
-  const out: Outbound[] = [];
-  const gateway = await startGateway(readConfig(JSON.stringify(config), 'test', {}).config, {
-    stateDir,
-    script: Script.parse(script),
-    tools,
-    channels: [loopbackTo((message) => out.push(message))],
-  });
-  onTestFinished(() => gateway.close());
-  return { gateway, out };
+  const { gateway, sent } = await forTest(new Stage(clock)).start(config, script as ScriptText, { tools });
+  return { gateway, out: sent };
 }
 
-const say = (gateway: Gateway, text: string, peer = 'p', messageId?: string) =>
-  gateway.receive({ origin: { channel: 'loopback', peer: { kind: 'direct', id: peer } }, text, ...(messageId ? { messageId } : {}) });
+const say = (gateway: Gateway, text: string, peer = 'p', messageId?: string) => write(gateway, text, peer, messageId ? { messageId } : {});
 const answer = async (gateway: Gateway, text: string, peer?: string) =>
   (await gateway.engine.wait((await say(gateway, text, peer)).runId, 10_000)).reply ?? '';
 
-function delivered(gateway: Gateway, count: number, state = 'sent'): Promise<void> {
-  let left = count;
-  return new Promise((resolve, reject) => {
-    gateway.bus.subscribe(
-      {
-        wants: (event) => event.kind === 'delivery' && event.state === state,
-        deliver: () => void (--left === 0 && resolve()),
-        reset() {},
-        failed: reject,
-      },
-      0,
-    );
-  });
-}
+const delivered = (gateway: Gateway, count: number, state = 'sent') =>
+  eventOf(gateway, (event) => event.kind === 'delivery' && event.state === state, 0, count);
 
 describe('a reply', () => {
   it('goes to who asked, also when another person has written to the same session since', async () => {
@@ -165,7 +143,8 @@ describe('a run', () => {
   });
 
   it.each(['end run', 'claim runs'])('comes to its end when the store fails for a moment at "%s"', async (name) => {
-    const { gateway } = await start({}, [{ steps: [{ say: 'ok' }] }]);
+    const clock = new HandClock();
+    const { gateway } = await start({}, [{ steps: [{ say: 'ok' }] }], [], clock);
     const { store } = gateway;
     const write = store.write.bind(store);
     let failures = 1;
@@ -173,7 +152,10 @@ describe('a run', () => {
       if (command.name === name && failures-- > 0) return Promise.reject(new InterlaneError('STORE_FAILED', 'the disk is full'));
       return write(command as never, args as never, options);
     }) as typeof store.write;
+    const retrying = clock.asleep(1_000);
     const { runId } = await say(gateway, 'x');
+    await retrying;
+    clock.advance(1_000);
     expect(await gateway.engine.wait(runId, 10_000)).toMatchObject({ state: 'ok', reply: 'ok' });
     expect(failures).toBeLessThanOrEqual(0);
   });
@@ -182,6 +164,7 @@ describe('a run', () => {
 describe('a wait that times out', () => {
   it('wakes its caller at that time, with the run that goes on, though nothing else happens', async () => {
     const stop = gate();
+    const clock = new HandClock();
     const { gateway } = await start(
       {},
       [
@@ -190,8 +173,13 @@ describe('a wait that times out', () => {
         { steps: [{ say: 'ANNOUNCE_SKIP' }] },
       ],
       [stop.tool],
+      clock,
     );
-    const told = JSON.parse(await answer(gateway, 'ask')) as { status: string; runId: string };
+    const waiting = clock.asleep(1_000);
+    const asked = answer(gateway, 'ask');
+    await waiting;
+    clock.advance(1_000);
+    const told = JSON.parse(await asked) as { status: string; runId: string };
     expect(told).toMatchObject({ status: 'timeout' });
     expect(await gateway.engine.wait(told.runId, 0)).toMatchObject({ state: 'running' });
     stop.open();
@@ -220,15 +208,7 @@ describe('after everything old was forgotten', () => {
     const purge = async (keepMs: number) => {
       while ((await gateway.store.write(purgeSome, { now: Date.now() + 1_000_000, keepMs })) > 0);
     };
-    const over = () =>
-      new Promise<void>((resolve, reject) => {
-        const undo = gateway.bus.subscribe({
-          wants: (event) => event.kind === 'exchange' && event.state === 'done',
-          deliver: () => (undo(), resolve()),
-          reset() {},
-          failed: reject,
-        });
-      });
+    const over = () => eventOf(gateway, (event) => event.kind === 'exchange' && event.state === 'done');
     const sent = async () => {
       const done = over();
       const reply = JSON.parse(await answer(gateway, 'ask')) as { runId: string };

@@ -1,29 +1,22 @@
 // What happened, as subscribers hear it: in one order, each event once, after its commit, whenever and wherever they come in.
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import * as fc from 'fast-check';
-import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { loopbackTo } from '../../src/channels/loopback/loopback.ts';
-import { Config } from '../../src/config/schema.ts';
-import type { Clock } from '../../src/engine/engine.ts';
-import { startGateway, type Gateway } from '../../src/gateway.ts';
+import { describe, expect, it, vi } from 'vitest';
+import type { Gateway } from '../../src/gateway.ts';
 import type { FeedEvent } from '../../src/protocol/event.ts';
-import { Script } from '../../src/runtime/scripted.ts';
-import type { Store, Value } from '../../src/store/contract.ts';
+import type { Value } from '../../src/store/contract.ts';
+import { HandClock } from '../clock.ts';
+import { forTest, say, Stage, type ConfigText, type ScriptText } from './stage.ts';
 
 // Nothing here depends on how long it takes; a machine with other work to do may take its time.
 vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
 
-const stillClock: Clock = { now: () => 1_800_000_000_000, elapsed: () => 0, after: () => () => {} };
-
-const config = Config.parse({
+const config: ConfigText = {
   agents: { list: [{ id: 'ana', default: true }, { id: 'bo' }] },
   session: { dmScope: 'per-peer', agentToAgent: { maxPingPongTurns: 2 } },
   tools: { sessions: { visibility: 'all' }, agentToAgent: { enabled: true } },
-});
+};
 
-const script = Script.parse([
+const script: ScriptText = [
   { agent: 'ana', when: 'Reply from', steps: [{ say: 'and?' }] },
   {
     agent: 'ana',
@@ -33,40 +26,12 @@ const script = Script.parse([
   { agent: 'ana', when: 'fail', steps: [{ fail: 'no' }] },
   { agent: 'bo', when: 'exchange with', steps: [{ say: 'ANNOUNCE_SKIP' }] },
   { steps: [{ say: 're: {{input}}' }] },
-]);
+];
 
-interface One {
-  gateway: Gateway;
-  stateDir: string;
-  close(): Promise<void>;
-}
-
-async function open(stateDir = mkdtempSync(join(tmpdir(), 'interlane-events-'))): Promise<One> {
-  const gateway = await startGateway(config, { stateDir, script, clock: stillClock, channels: [loopbackTo(() => {})] });
-  let closing: Promise<void> | undefined;
-  const close = () => (closing ??= gateway.close());
-  onTestFinished(async () => {
-    await close();
-    rmSync(stateDir, { recursive: true, force: true });
-  });
-  return { gateway, stateDir, close };
-}
-
-async function write(gateway: Gateway, text: string, from = 'you'): Promise<string> {
-  return (await gateway.receive({ origin: { channel: 'loopback', peer: { kind: 'direct', id: from } }, text })).runId;
-}
-
-function rows<T>({ gateway }: One, sql: string, ...params: Value[]): Promise<T[]> {
-  const query: Parameters<Store<never>['read']>[0] = {
-    name: 'test',
-    *body(t) {
-      return yield* t.all<T>(sql, ...params);
-    },
-  };
-  return gateway.store.read(query, {}) as Promise<T[]>;
-}
-
-const positions = async (one: One) => (await rows<{ pos: number }>(one, 'SELECT pos FROM feed ORDER BY pos')).map(({ pos }) => pos);
+const open = (stateDir?: string): Promise<Stage> => forTest(new Stage(new HandClock(), stateDir)).start(config, script);
+const write = async (gateway: Gateway, text: string, from?: string) => (await say(gateway, text, from)).runId;
+const rows = <T>(one: Stage, sql: string, ...params: Value[]) => one.rows<T>(sql, ...params);
+const positions = async (one: Stage) => (await rows<{ pos: number }>(one, 'SELECT pos FROM feed ORDER BY pos')).map(({ pos }) => pos);
 
 /** Collects what a subscriber hears. `through(pos)` resolves when it has heard that position. */
 function listen(gateway: Gateway, cursor?: number, pace: () => Promise<void> | void = () => {}) {
@@ -95,23 +60,13 @@ function listen(gateway: Gateway, cursor?: number, pace: () => Promise<void> | v
 }
 
 /** Everything is over: no run, exchange or delivery is open. Answers the last position. */
-async function settled(one: One): Promise<number> {
-  for (;;) {
-    const heard = Promise.withResolvers<void>();
-    const undo = one.gateway.bus.subscribe({ wants: () => true, deliver: () => heard.resolve(), reset() {}, failed: heard.reject });
-    const [open] = await rows<{ n: number }>(
-      one,
-      `SELECT (SELECT count(*) FROM runs WHERE ended_at IS NULL) + (SELECT count(*) FROM exchanges WHERE end_reason IS NULL)
-         + (SELECT count(*) FROM deliveries WHERE state IN ('pending', 'sending')) AS n`,
-    );
-    if (open!.n > 0) await heard.promise;
-    undo();
-    if (open!.n === 0) return (await positions(one)).at(-1)!;
-  }
+async function settled(one: Stage): Promise<number> {
+  await one.settled();
+  return (await positions(one)).at(-1)!;
 }
 
 /** Chats, an exchange, a failure, a reset and an abort: every kind of event. */
-async function busyDay(one: One): Promise<number> {
+async function busyDay(one: Stage): Promise<number> {
   const { gateway } = one;
   await write(gateway, 'hello');
   await write(gateway, 'ask', 'ana');

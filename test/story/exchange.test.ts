@@ -1,90 +1,20 @@
 // One session writes to another: the first run, the reply-back turns, the announce; and everything that is refused instead.
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { z } from 'zod';
-import type { Outbound } from '../../src/channels/channel.ts';
-import { loopbackTo } from '../../src/channels/loopback/loopback.ts';
-import { Config } from '../../src/config/schema.ts';
-import type { Clock } from '../../src/engine/engine.ts';
 import { noteExchange, type EngineCommand } from '../../src/engine/feed.ts';
 import { insertRun } from '../../src/engine/queue.ts';
-import { startGateway, type Gateway } from '../../src/gateway.ts';
 import type { FeedEvent } from '../../src/protocol/event.ts';
-import { Script } from '../../src/runtime/scripted.ts';
-import type { Value } from '../../src/store/contract.ts';
 import type { SessionRow } from '../../src/store/rows.ts';
 import { defineTool, type Tool } from '../../src/tools/define.ts';
+import { HandClock } from '../clock.ts';
+import { forTest, gates, say, Stage, type ConfigText, type ScriptText } from './stage.ts';
 
 // Nothing here depends on how long it takes; a machine with other work to do may take its time.
 vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
 
-// A gateway on a real file, with made-up time and tools that stop a turn where a test wants it -----------------------
-
-/** Nothing is ever due until a test says so. */
-class HandClock implements Clock {
-  /** A gateway is being closed: the time it gives to live turns passes at once. */
-  stopping = false;
-  private time = 1_800_000_000_000;
-  private readonly timers = new Set<{ at: number; work: () => void }>();
-  now() {
-    return this.time;
-  }
-  elapsed() {
-    return this.time;
-  }
-  after(ms: number, work: () => void) {
-    const timer = { at: this.time + ms, work };
-    this.timers.add(timer);
-    if (this.stopping && ms === grace) setImmediate(() => this.advance(grace));
-    return () => void this.timers.delete(timer);
-  }
-  advance(ms: number) {
-    const until = this.time + ms;
-    for (;;) {
-      const [next] = [...this.timers].filter((timer) => timer.at <= until).toSorted((a, b) => a.at - b.at);
-      if (!next) break;
-      this.timers.delete(next);
-      this.time = Math.max(this.time, next.at);
-      next.work();
-    }
-    this.time = until;
-  }
-}
-
-/** A tool whose calls stop until the test lets them go. */
-function gates() {
-  const made = new Map<string, { entered: PromiseWithResolvers<void>; open: PromiseWithResolvers<void> }>();
-  const gate = (name: string) => {
-    const found = made.get(name) ?? { entered: Promise.withResolvers<void>(), open: Promise.withResolvers<void>() };
-    made.set(name, found);
-    return found;
-  };
-  const tool = defineTool({
-    name: 'gate',
-    description: 'Wait until the test goes on.',
-    effect: 'pure',
-    params: z.strictObject({ name: z.string() }),
-    async run({ signal }, { name }) {
-      const stopped = Promise.withResolvers<never>();
-      signal.addEventListener('abort', () => stopped.reject(signal.reason as Error));
-      gate(name).entered.resolve();
-      await Promise.race([gate(name).open.promise, stopped.promise]);
-      return { value: 'open' };
-    },
-  });
-  return { tool, entered: (name: string) => gate(name).entered.promise, open: (name: string) => gate(name).open.resolve() };
-}
-
-/** How long a gateway waits for live turns when it is closed. */
-const grace = 5_000;
-
-type ScriptText = z.input<typeof Script>;
-
 interface Options {
   turns?: number;
-  config?: z.input<typeof Config>;
+  config?: ConfigText;
   tools?: Tool[];
   stateDir?: string;
   clock?: HandClock;
@@ -94,48 +24,7 @@ interface Options {
 
 const kitchen = 'agent:bo:loopback:group:kitchen';
 
-class Story {
-  readonly sent: Outbound[] = [];
-  readonly warnings: string[] = [];
-  readonly clock: HandClock;
-  readonly stateDir: string;
-  gateway!: Gateway;
-  private closing: Promise<void> | undefined;
-
-  constructor(clock: HandClock, stateDir: string) {
-    this.clock = clock;
-    this.stateDir = stateDir;
-  }
-
-  rows<T>(sql: string, ...params: Value[]): Promise<T[]> {
-    const query = {
-      name: 'test',
-      *body(t: Parameters<(typeof openWork)['body']>[0]) {
-        return yield* t.all<T>(sql, ...params);
-      },
-    };
-    return this.gateway.store.read(query, {});
-  }
-
-  /** Nothing is queued, running, waiting, open or undelivered any more. */
-  async settled(): Promise<void> {
-    for (;;) {
-      const heard = Promise.withResolvers<void>();
-      const undo = this.gateway.bus.subscribe({ wants: () => true, deliver: () => heard.resolve(), reset() {}, failed: heard.reject });
-      const open = await this.gateway.store.read(openWork, {});
-      if (open > 0) await heard.promise;
-      undo();
-      if (open === 0) return;
-    }
-  }
-
-  /** The first event, from the beginning of the feed, that fits. */
-  async event(fits: (event: FeedEvent) => boolean): Promise<FeedEvent> {
-    const found = Promise.withResolvers<FeedEvent>();
-    const undo = this.gateway.bus.subscribe({ wants: fits, deliver: found.resolve, reset() {}, failed: found.reject }, 0);
-    return await found.promise.finally(undo);
-  }
-
+class Story extends Stage {
   /** Lets time pass until something has happened. */
   async passing<T>(happening: Promise<T>): Promise<T> {
     const state = { over: false };
@@ -147,21 +36,9 @@ class Story {
     return await done;
   }
 
-  /** Stops it; live turns get no time to finish. */
-  async close(): Promise<void> {
-    this.clock.stopping = true;
-    await (this.closing ??= this.gateway.close());
-    this.clock.stopping = false;
-  }
-
-  async end(): Promise<void> {
-    await this.close();
-    rmSync(this.stateDir, { recursive: true, force: true });
-  }
-
   /** A person writes to Ana; resolves with the end of her turn. */
   async ask(text = 'go') {
-    const { runId } = await this.gateway.receive({ origin: { channel: 'loopback', peer: { kind: 'direct', id: 'you' } }, text });
+    const { runId } = await say(this.gateway, text);
     return this.gateway.engine.wait(runId, 3_600_000);
   }
 
@@ -193,35 +70,15 @@ class Story {
   }
 }
 
-const openWork = {
-  name: 'open work',
-  *body(t: Parameters<Parameters<Gateway['store']['read']>[0]['body']>[0]) {
-    const row = yield* t.one<{ n: number }>(
-      `SELECT (SELECT count(*) FROM runs WHERE ended_at IS NULL) + (SELECT count(*) FROM exchanges WHERE end_reason IS NULL)
-         + (SELECT count(*) FROM deliveries WHERE state IN ('pending', 'sending')) AS n`,
-    );
-    return row!.n;
-  },
-};
-
-async function start(script: ScriptText, options: Options = {}): Promise<Story> {
-  const clock = options.clock ?? new HandClock();
-  const story = new Story(clock, options.stateDir ?? mkdtempSync(join(tmpdir(), 'interlane-exchange-')));
-  const config = Config.parse({
+async function prepare(story: Story, script: ScriptText, options: Options = {}): Promise<Story> {
+  const config: ConfigText = {
     agents: { list: [{ id: 'ana', default: true }, { id: 'bo' }, { id: 'cy' }] },
     session: { agentToAgent: { maxPingPongTurns: options.turns ?? 2 } },
     bindings: [{ agentId: 'bo', match: { channel: 'loopback', peer: { kind: 'group', id: 'kitchen' } } }],
     tools: { sessions: { visibility: 'all' }, agentToAgent: { enabled: true } },
     ...options.config,
-  });
-  story.gateway = await startGateway(config, {
-    stateDir: story.stateDir,
-    script: Script.parse([...script, { agent: 'bo', when: 'open\\?', steps: [{ say: '' }] }]),
-    channels: [loopbackTo((message) => story.sent.push(message))],
-    warn: (message) => story.warnings.push(message),
-    tools: options.tools ?? [],
-    clock,
-  });
+  };
+  await story.start(config, [...script, { agent: 'bo', when: 'open\\?', steps: [{ say: '' }] }], { tools: options.tools ?? [] });
   if (options.kitchen ?? true) {
     const origin = { channel: 'loopback', peer: { kind: 'group' as const, id: 'kitchen' } };
     const { runId } = await story.gateway.receive({ origin, text: 'open?', sender: 'cook' });
@@ -230,11 +87,8 @@ async function start(script: ScriptText, options: Options = {}): Promise<Story> 
   return story;
 }
 
-async function open(script: ScriptText, options: Options = {}): Promise<Story> {
-  const story = await start(script, options);
-  onTestFinished(() => story.end());
-  return story;
-}
+const open = (script: ScriptText, options: Options = {}): Promise<Story> =>
+  prepare(forTest(new Story(options.clock ?? new HandClock(), options.stateDir)), script, options);
 
 // Scripts ------------------------------------------------------------------------------------------------------------
 
@@ -676,7 +530,7 @@ describe('a send is refused at once', () => {
   let shared: Story;
   beforeAll(async () => {
     const script = refusals.map(([, args], index) => ({ ...asks(args), when: `^\\ncase ${index}$` }));
-    shared = await start([...script, answers('never')]);
+    shared = await prepare(new Story(new HandClock()), [...script, answers('never')]);
   });
   afterAll(() => shared.end());
 

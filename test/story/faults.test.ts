@@ -1,23 +1,19 @@
 // What goes wrong around a gateway that lives: a broken flow, a stolen lease, a second gateway, a clock that jumps, too much at once.
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { loopbackTo } from '../../src/channels/loopback/loopback.ts';
-import { readConfig } from '../../src/config/load.ts';
-import type { Clock } from '../../src/engine/engine.ts';
-import { startGateway, type Gateway, type GatewayOptions } from '../../src/gateway.ts';
+import type { Gateway, GatewayOptions } from '../../src/gateway.ts';
 import type { FeedEvent } from '../../src/protocol/event.ts';
-import { Script } from '../../src/runtime/scripted.ts';
 import { Connection } from '../../src/store/sqlite/database.ts';
+import { RealClock } from '../clock.ts';
+import { eventOf, forTest, say, Stage, type ConfigText, type ScriptText } from './stage.ts';
 
-const config = readConfig(
-  `{ agents: { list: [{ id: 'a', default: true }, { id: 'b' }] }, session: { dmScope: 'per-peer' }, tools: { sessions: { visibility: 'all' }, agentToAgent: { enabled: true } } }`,
-  'test',
-  {},
-).config;
-const script = Script.parse([
+const config: ConfigText = {
+  agents: { list: [{ id: 'a', default: true }, { id: 'b' }] },
+  session: { dmScope: 'per-peer' },
+  tools: { sessions: { visibility: 'all' }, agentToAgent: { enabled: true } },
+};
+const script: ScriptText = [
   {
     agent: 'a',
     when: 'ask',
@@ -28,44 +24,17 @@ const script = Script.parse([
   },
   { when: 'slow', steps: [{ say: 'late', sleepMs: 50 }] },
   { steps: [{ say: 'reply' }] },
-]);
+];
 
-function scratch(): string {
-  const directory = mkdtempSync(join(tmpdir(), 'interlane-faults-'));
-  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
-  return directory;
+async function start(
+  more: Partial<GatewayOptions> = {},
+  clock = new RealClock(),
+): Promise<Gateway & { stateDir: string; warned: string[] }> {
+  const { gateway, stateDir, warnings } = await forTest(new Stage(clock, more.stateDir)).start(config, script, more);
+  return Object.assign(gateway, { stateDir, warned: warnings });
 }
 
-async function start(more: Partial<GatewayOptions> = {}): Promise<Gateway & { stateDir: string; warned: string[] }> {
-  const stateDir = more.stateDir ?? scratch();
-  const warned: string[] = [];
-  const gateway = await startGateway(config, {
-    stateDir,
-    script,
-    channels: [loopbackTo(() => {})],
-    warn: (message) => warned.push(message),
-    ...more,
-  });
-  onTestFinished(() => gateway.close().catch(() => {}));
-  return Object.assign(gateway, { stateDir, warned });
-}
-
-const say = (gateway: Gateway, text: string, peer = 'p') =>
-  gateway.receive({ origin: { channel: 'loopback', peer: { kind: 'direct', id: peer } }, text });
-
-function next(gateway: Gateway, wanted: (event: FeedEvent) => boolean): Promise<FeedEvent> {
-  return new Promise((resolve, reject) => {
-    const undo = gateway.bus.subscribe({
-      wants: wanted,
-      deliver(event) {
-        undo();
-        resolve(event);
-      },
-      reset() {},
-      failed: reject,
-    });
-  });
-}
+const next = (gateway: Gateway, wanted: (event: FeedEvent) => boolean) => eventOf(gateway, wanted);
 
 /** A hand in the database while the gateway runs. */
 function meddle(stateDir: string, sql: string): void {
@@ -141,21 +110,13 @@ describe('a second gateway on the same state', () => {
 
 describe('a clock that jumps', () => {
   it.each([-86_400_000, 86_400_000])('by %d ms loses nothing: runs, waits and exchanges end as ever', async (jump) => {
-    let offset = 0;
-    const clock: Clock = {
-      now: () => Date.now() + offset,
-      elapsed: () => performance.now(),
-      after(ms, work) {
-        const timer = setTimeout(work, ms);
-        return () => clearTimeout(timer);
-      },
-    };
-    const gateway = await start({ clock });
+    const clock = new RealClock();
+    const gateway = await start({}, clock);
     const over = next(gateway, (event) => event.kind === 'exchange' && event.state === 'done');
     const asking = next(gateway, (event) => event.kind === 'run' && event.state === 'waiting');
     const { runId } = await say(gateway, 'ask');
     await asking;
-    offset = jump;
+    clock.jumped = jump;
     const { runId: later } = await say(gateway, 'hello', 'q');
     expect(await gateway.engine.wait(later, 10_000)).toMatchObject({ state: 'ok' });
     expect(await gateway.engine.wait(runId, 10_000)).toMatchObject({ state: 'ok' });

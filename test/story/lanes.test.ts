@@ -1,97 +1,25 @@
 // One session is one lane: its order, what a busy lane does with new inputs, how runs are stopped, and what a restart keeps.
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { z } from 'zod';
-import type { Channel, Outbound } from '../../src/channels/channel.ts';
-import { loopbackTo } from '../../src/channels/loopback/loopback.ts';
+import type { Channel } from '../../src/channels/channel.ts';
 import { Config } from '../../src/config/schema.ts';
-import { Engine, type Clock } from '../../src/engine/engine.ts';
+import { Engine } from '../../src/engine/engine.ts';
 import type { Runner, Turn } from '../../src/engine/runner.ts';
-import { startGateway, type Gateway } from '../../src/gateway.ts';
 import type { FeedEvent } from '../../src/protocol/event.ts';
 import type { QueueMode, RunState } from '../../src/protocol/run.ts';
 import { compileWorld } from '../../src/rules/decide.ts';
-import { Script } from '../../src/runtime/scripted.ts';
-import type { Store, Value } from '../../src/store/contract.ts';
+import type { Store } from '../../src/store/contract.ts';
 import { memoryStore } from '../../src/store/memory.ts';
 import { databaseName } from '../../src/store/sqlite/open.ts';
-import { defineTool } from '../../src/tools/define.ts';
+import { grace, HandClock } from '../clock.ts';
+import { forTest, gates, rowsOf, say, Stage, type ConfigText, type ScriptText } from './stage.ts';
 
 // Nothing here depends on how long it takes; a machine with other work to do may take its time.
 vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
 
-// A gateway on a real file, with made-up time and a tool that stops a turn where a test wants it ----------------------
-
-class HandClock implements Clock {
-  /** A gateway is being closed: the time it gives to live turns passes at once. */
-  stopping = false;
-  private time = 1_800_000_000_000;
-  private readonly timers = new Set<{ at: number; work: () => void }>();
-  private readonly watchers = new Map<number, () => void>();
-  now() {
-    return this.time;
-  }
-  elapsed() {
-    return this.time;
-  }
-  after(ms: number, work: () => void) {
-    const timer = { at: this.time + ms, work };
-    this.timers.add(timer);
-    if (this.stopping && ms === grace) setImmediate(() => this.advance(grace));
-    this.watchers.get(ms)?.();
-    return () => void this.timers.delete(timer);
-  }
-  /** Resolves when something begins to sleep for exactly this long. */
-  asleep(ms: number): Promise<void> {
-    return new Promise((resolve) => this.watchers.set(ms, resolve));
-  }
-  advance(ms: number) {
-    const until = this.time + ms;
-    for (;;) {
-      const [next] = [...this.timers].filter((timer) => timer.at <= until).toSorted((a, b) => a.at - b.at);
-      if (!next) break;
-      this.timers.delete(next);
-      this.time = Math.max(this.time, next.at);
-      next.work();
-    }
-    this.time = until;
-  }
-}
-
-/** A tool whose calls stop until the test lets them go, or until their turn is stopped. */
-function gates() {
-  const made = new Map<string, { entered: PromiseWithResolvers<void>; open: PromiseWithResolvers<void> }>();
-  const gate = (name: string) => {
-    const found = made.get(name) ?? { entered: Promise.withResolvers<void>(), open: Promise.withResolvers<void>() };
-    made.set(name, found);
-    return found;
-  };
-  const tool = defineTool({
-    name: 'gate',
-    description: 'Wait until the test goes on.',
-    effect: 'pure',
-    params: z.strictObject({ name: z.string() }),
-    async run({ signal }, { name }) {
-      const stopped = Promise.withResolvers<never>();
-      signal.addEventListener('abort', () => stopped.reject(signal.reason as Error));
-      gate(name).entered.resolve();
-      await Promise.race([gate(name).open.promise, stopped.promise]);
-      return { value: 'open' };
-    },
-  });
-  return { tool, entered: (name: string) => gate(name).entered.promise, open: (name: string) => gate(name).open.resolve() };
-}
-
-/** How long a gateway waits for live turns when it is closed. */
-const grace = 5_000;
-
-type ScriptText = z.input<typeof Script>;
-
 interface Options {
-  config?: z.input<typeof Config>;
+  config?: ConfigText;
   caps?: Engine['caps'];
   channels?: Channel[];
   stateDir?: string;
@@ -101,29 +29,19 @@ interface Options {
 
 const main = 'agent:main:main';
 
-class Lanes {
-  readonly sent: Outbound[] = [];
-  readonly clock: HandClock;
-  readonly stateDir: string;
+/** A stage with a tool that stops a turn where a test wants it. */
+class Lanes extends Stage {
   readonly stops: ReturnType<typeof gates>;
-  gateway!: Gateway;
-  private closing: Promise<void> | undefined;
 
   constructor(options: Options) {
-    this.clock = options.clock ?? new HandClock();
-    this.stateDir = options.stateDir ?? mkdtempSync(join(tmpdir(), 'interlane-lanes-'));
+    super(options.clock ?? new HandClock(), options.stateDir);
     this.stops = options.stops ?? gates();
-  }
-
-  rows<T>(sql: string, ...params: Value[]): Promise<T[]> {
-    return rowsOf<T>(this.gateway.store, sql, ...params);
   }
 
   /** A person's message into the default agent's main session; resolves with its run id. */
   async write(text: string, more: { mode?: QueueMode; id?: string; from?: string } = {}): Promise<string> {
     const { mode = 'followup', id, from = 'you' } = more;
-    const origin = { channel: 'loopback', peer: { kind: 'direct' as const, id: from } };
-    return (await this.gateway.receive({ origin, text, mode, ...(id === undefined ? {} : { messageId: id }) })).runId;
+    return (await say(this.gateway, text, from, { mode, ...(id === undefined ? {} : { messageId: id }) })).runId;
   }
 
   /** An input by the engine's own door, for what no channel can ask for. */
@@ -152,13 +70,6 @@ class Lanes {
     return views.map(({ state, reply }) => (reply === undefined ? state : `${state}: ${reply}`));
   }
 
-  /** The first event, from the beginning of the feed, that fits. */
-  async event(fits: (event: FeedEvent) => boolean): Promise<FeedEvent> {
-    const found = Promise.withResolvers<FeedEvent>();
-    const undo = this.gateway.bus.subscribe({ wants: fits, deliver: found.resolve, reset() {}, failed: found.reject }, 0);
-    return await found.promise.finally(undo);
-  }
-
   run(runId: string, state: RunState) {
     return this.event((event) => event.kind === 'run' && event.runId === runId && event.state === state);
   }
@@ -173,49 +84,18 @@ class Lanes {
 
   /** What has left, once nothing more is on its way out. */
   async outgoing(): Promise<string[]> {
-    for (;;) {
-      const heard = Promise.withResolvers<void>();
-      const undo = this.gateway.bus.subscribe({ wants: () => true, deliver: () => heard.resolve(), reset() {}, failed: heard.reject });
-      const open = await this.rows(`SELECT 1 FROM deliveries WHERE state IN ('pending', 'sending')`);
-      if (open.length > 0) await heard.promise;
-      undo();
-      if (open.length === 0) return this.sent.map(({ text }) => text);
-    }
+    await this.none(`SELECT 1 FROM deliveries WHERE state IN ('pending', 'sending')`);
+    return this.sent.map(({ text }) => text);
   }
-
-  /** Stops it; live turns get no time to finish. */
-  async close(): Promise<void> {
-    this.clock.stopping = true;
-    await (this.closing ??= this.gateway.close());
-    this.clock.stopping = false;
-  }
-}
-
-function rowsOf<T>(store: Store<FeedEvent>, sql: string, ...params: Value[]): Promise<T[]> {
-  const query: Parameters<typeof store.read<object, T[]>>[0] = {
-    name: 'test',
-    *body(t) {
-      return yield* t.all<T>(sql, ...params);
-    },
-  };
-  return store.read(query, {});
 }
 
 async function open(script: ScriptText, options: Options = {}): Promise<Lanes> {
-  const lanes = new Lanes(options);
-  lanes.gateway = await startGateway(Config.parse(options.config ?? {}), {
-    stateDir: lanes.stateDir,
-    script: Script.parse(script),
-    channels: options.channels ?? [loopbackTo((message) => lanes.sent.push(message))],
+  const lanes = forTest(new Lanes(options));
+  return await lanes.start(options.config ?? {}, script, {
     tools: [lanes.stops.tool],
-    clock: lanes.clock,
+    ...(options.channels ? { channels: options.channels } : {}),
     ...(options.caps ? { caps: options.caps } : {}),
   });
-  onTestFinished(async () => {
-    await lanes.close();
-    rmSync(lanes.stateDir, { recursive: true, force: true });
-  });
-  return lanes;
 }
 
 /** Closes the gateway and starts another on the same state. */

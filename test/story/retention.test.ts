@@ -1,34 +1,23 @@
 // What is forgotten and what is not: deleted sessions, old traces, and everything that is still open.
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { expect, it, onTestFinished } from 'vitest';
-import { loopbackTo } from '../../src/channels/loopback/loopback.ts';
-import { readConfig } from '../../src/config/load.ts';
 import { purgeSome } from '../../src/engine/retention.ts';
-import { startGateway, type Gateway } from '../../src/gateway.ts';
-import { Script } from '../../src/runtime/scripted.ts';
+import type { Gateway } from '../../src/gateway.ts';
+import { RealClock } from '../clock.ts';
+import { forTest, say as write, Stage } from './stage.ts';
 
-const script = Script.parse([{ when: 'slow', steps: [{ say: 'x', sleepMs: 3_600_000 }] }, { steps: [{ say: 'ok' }] }]);
+const script = [{ when: 'slow', steps: [{ say: 'x', sleepMs: 3_600_000 }] }, { steps: [{ say: 'ok' }] }];
 
 async function start() {
-  const stateDir = mkdtempSync(join(tmpdir(), 'interlane-retention-'));
-  onTestFinished(() => rmSync(stateDir, { recursive: true, force: true }));
-  const gateway = await startGateway(readConfig(`{ session: { dmScope: 'per-peer' } }`, 'test', {}).config, {
-    stateDir,
-    script,
-    channels: [loopbackTo(() => {})],
-  });
-  onTestFinished(() => gateway.close());
+  const { gateway, stateDir } = await forTest(new Stage(new RealClock())).start({ session: { dmScope: 'per-peer' } }, script);
   const db = new DatabaseSync(join(stateDir, 'interlane.db'), { readOnly: true });
   onTestFinished(() => db.close());
   const count = (table: string) => db.prepare(`SELECT count(*) AS n FROM ${table}`).get()!['n'] as number;
   return { gateway, count };
 }
 
-const say = (gateway: Gateway, peer: string, text: string) =>
-  gateway.receive({ origin: { channel: 'loopback', peer: { kind: 'direct', id: peer } }, text, messageId: `${peer} ${text}` });
+const say = (gateway: Gateway, peer: string, text: string) => write(gateway, text, peer, { messageId: `${peer} ${text}` });
 
 async function purge(gateway: Gateway, now: number, keepMs: number): Promise<void> {
   while ((await gateway.store.write(purgeSome, { now, keepMs })) > 0);

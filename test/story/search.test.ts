@@ -1,27 +1,19 @@
 // sessions_search through a real run: what was said is found by who may read it, and by nobody else.
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { expect, it, onTestFinished } from 'vitest';
-import { loopbackTo } from '../../src/channels/loopback/loopback.ts';
-import { readConfig } from '../../src/config/load.ts';
-import { startGateway } from '../../src/gateway.ts';
-import { Script } from '../../src/runtime/scripted.ts';
+import { expect, it } from 'vitest';
 import { Search } from '../../src/store/sqlite/search.ts';
+import { RealClock } from '../clock.ts';
+import { forTest, say as write, Stage } from './stage.ts';
 
-const script = Script.parse([
+const script = [
   { when: 'look for', steps: [{ calls: [{ tool: 'sessions_search', args: { query: 'pineapple' } }] }, { say: '{{result}}' }] },
   { steps: [{ say: 'ok' }] },
-]);
+];
 
-async function start(visibility: string) {
-  const stateDir = mkdtempSync(join(tmpdir(), 'interlane-search-'));
-  onTestFinished(() => rmSync(stateDir, { recursive: true, force: true }));
-  const { config } = readConfig(`{ session: { dmScope: 'per-peer' }, tools: { sessions: { visibility: '${visibility}' } } }`, 'test', {});
-  const gateway = await startGateway(config, { stateDir, script, channels: [loopbackTo(() => {})] });
-  onTestFinished(() => gateway.close());
+async function start(visibility: 'agent' | 'self') {
+  const config = { session: { dmScope: 'per-peer' as const }, tools: { sessions: { visibility } } };
+  const { gateway, stateDir } = await forTest(new Stage(new RealClock())).start(config, script, { search: true });
   const say = async (peer: string, text: string) => {
-    const { runId } = await gateway.receive({ origin: { channel: 'loopback', peer: { kind: 'direct', id: peer } }, text });
+    const { runId } = await write(gateway, text, peer);
     return (await gateway.engine.wait(runId, 10_000)).reply!;
   };
   // The thread gets to it when it gets to it; a second reader finishes the same work at once.

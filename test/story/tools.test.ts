@@ -1,39 +1,18 @@
 // The session tools as an agent meets them: every call is made by a real run, and its answer is read from the transcript.
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import * as fc from 'fast-check';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { z } from 'zod';
 import { Config } from '../../src/config/schema.ts';
-import type { Clock } from '../../src/engine/engine.ts';
-import { startGateway, type Gateway } from '../../src/gateway.ts';
 import type { TranscriptMessage } from '../../src/protocol/transcript.ts';
 import { compileWorld } from '../../src/rules/decide.ts';
 import { Script } from '../../src/runtime/scripted.ts';
-import type { Store, Value } from '../../src/store/contract.ts';
+import type { Value } from '../../src/store/contract.ts';
 import type { EntryRow } from '../../src/store/rows.ts';
+import { HandClock } from '../clock.ts';
+import { forTest, Stage, type ConfigText } from './stage.ts';
 
 // Nothing here depends on how long it takes; a machine with other work to do may take its time.
 vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
-
-// A gateway on a real file, whose scripted model makes the calls a test asks for ---------------------------------------
-
-class HandClock implements Clock {
-  time = 1_800_000_000_000;
-  private readonly timers = new Set<{ at: number; work: () => void }>();
-  now() {
-    return this.time;
-  }
-  elapsed() {
-    return this.time;
-  }
-  after(ms: number, work: () => void) {
-    const timer = { at: this.time + ms, work };
-    this.timers.add(timer);
-    return () => void this.timers.delete(timer);
-  }
-}
 
 type Row = Record<string, unknown> & { key: string; sessionId: string; messages?: TranscriptMessage[] };
 type Listed = { count: number; scope: string; sessions: Row[]; nextCursor?: string };
@@ -42,23 +21,9 @@ type Refused = { status: 'error'; code: string; error: string };
 
 const caller = 'agent:ana:main';
 
-class Tools {
-  readonly clock = new HandClock();
-  readonly stateDir = mkdtempSync(join(tmpdir(), 'interlane-tools-'));
-  /** The script of a caller's turn. Each call of a test puts its own steps here. */
-  readonly script = Script.parse([{ when: '^\\ncall$', steps: [{ say: 'nothing to do' }] }, { steps: [{ say: 're: {{input}}' }] }]);
-  gateway!: Gateway;
+/** A stage whose scripted model makes the calls a test asks for. */
+class Tools extends Stage {
   private runs = 0;
-
-  rows<T>(sql: string, ...params: Value[]): Promise<T[]> {
-    const query: Parameters<Store<never>['read']>[0] = {
-      name: 'test',
-      *body(t) {
-        return yield* t.all<T>(sql, ...params);
-      },
-    };
-    return this.gateway.store.read(query, {}) as Promise<T[]>;
-  }
 
   async sql(sql: string, ...params: Value[]): Promise<void> {
     await this.gateway.store.write(
@@ -125,36 +90,20 @@ class Tools {
 const agents = { list: [{ id: 'ana', default: true, name: 'Ana' }, { id: 'bo', name: 'Bo' }, { id: 'cy' }] };
 const all = { tools: { sessions: { visibility: 'all' as const }, agentToAgent: { enabled: true } } };
 
-async function start(config: z.input<typeof Config> = {}): Promise<Tools> {
-  const tools = new Tools();
-  // The rules of the script are kept by reference, which is what lets a test write the caller's next turn.
-  tools.gateway = await startGateway(Config.parse({ agents, ...all, ...config }), {
-    stateDir: tools.stateDir,
-    script: tools.script,
-    clock: tools.clock,
-  });
-  return tools;
-}
+/** The first rule of the script is a caller's turn. Each call of a test puts its own steps there. */
+const script = [{ when: '^\\ncall$', steps: [{ say: 'nothing to do' }] }, { steps: [{ say: 're: {{input}}' }] }];
 
-async function stop(tools: Tools): Promise<void> {
-  await tools.gateway.close();
-  rmSync(tools.stateDir, { recursive: true, force: true });
-}
-
-async function open(config: z.input<typeof Config> = {}): Promise<Tools> {
-  const tools = await start(config);
-  onTestFinished(() => stop(tools));
-  return tools;
-}
+const start = (tools: Tools, config: ConfigText): Promise<Tools> => tools.start({ agents, ...all, ...config }, script, { channels: [] });
+const open = (config: ConfigText = {}): Promise<Tools> => start(forTest(new Tools(new HandClock())), config);
 
 /** One gateway for all tests of a group, which only ask it things. */
-function share(prepare: (tools: Tools) => Promise<void> = async () => {}, config: z.input<typeof Config> = {}): () => Tools {
+function share(prepare: (tools: Tools) => Promise<void> = async () => {}, config: ConfigText = {}): () => Tools {
   let tools: Tools;
   beforeAll(async () => {
-    tools = await start(config);
+    tools = await start(new Tools(new HandClock()), config);
     await prepare(tools);
   });
-  afterAll(() => stop(tools));
+  afterAll(() => tools.end());
   return () => tools;
 }
 
