@@ -1,0 +1,62 @@
+// The log: structured lines for machines, short ones for a terminal. Names, states and times; never tokens, never what was said.
+import { pino, type DestinationStream, type Logger } from 'pino';
+import type { Bus } from '../events/bus.ts';
+import { isTerminal } from '../protocol/run.ts';
+
+export type Log = Pick<Logger, 'debug' | 'info' | 'warn' | 'error'>;
+export const logLevels = ['debug', 'info', 'warn', 'error', 'silent'] as const;
+export type LogLevel = (typeof logLevels)[number];
+
+export interface LogOptions {
+  level: LogLevel;
+  /** For a person at a terminal instead of a program. */
+  pretty: boolean;
+  write(line: string): void;
+}
+
+/** Whatever carries a secret by name is cut out, should it ever get here. */
+const secrets = ['token', 'password', 'authorization', 'cookie', 'apiKey', 'code', 'headers'];
+
+export function createLog({ level, pretty, write }: LogOptions): Log {
+  const stream: DestinationStream = { write: pretty ? (line) => write(forPerson(line)) : write };
+  return pino(
+    {
+      level,
+      base: null,
+      timestamp: pino.stdTimeFunctions.isoTime,
+      formatters: { level: (label) => ({ level: label }) },
+      redact: { paths: secrets.flatMap((name) => [name, `*.${name}`]), censor: '[cut]' },
+    },
+    stream,
+  );
+}
+
+function forPerson(line: string): string {
+  const { level, time, msg, ...rest } = JSON.parse(line) as { level: string; time: string; msg: string } & Record<string, unknown>;
+  const facts = Object.entries(rest).map(([name, value]) => `${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`);
+  const mark = level === 'warn' || level === 'error' ? '!' : ' ';
+  return `${mark} ${time.slice(11, 19)} ${[msg, ...facts].join(' ')}\n`;
+}
+
+/** What runs, deliveries and exchanges come to, one line each. */
+export function logEvents(bus: Bus, log: Log): () => void {
+  return bus.subscribe({
+    wants: ({ kind }) => kind !== 'entry',
+    deliver(event) {
+      const common = { session: event.sessionKey };
+      if (event.kind === 'run' && isTerminal(event.state)) {
+        const fields = { ...common, run: event.runId, outcome: event.state, ...(event.error === undefined ? {} : { error: event.error }) };
+        if (event.state === 'ok') log.info(fields, 'run ended');
+        else log.warn(fields, 'run ended');
+      } else if (event.kind === 'delivery' && event.state !== 'pending' && event.state !== 'sending') {
+        const fields = { ...common, delivery: event.deliveryId, state: event.state, channel: event.channel };
+        if (event.state === 'sent') log.info(fields, 'delivery settled');
+        else log.warn({ ...fields, ...(event.error === undefined ? {} : { error: event.error }) }, 'delivery settled');
+      } else if (event.kind === 'exchange' && event.reason !== undefined) {
+        log.info({ ...common, exchange: event.exchangeId, turns: event.turn, reason: event.reason }, 'exchange ended');
+      } else if (event.kind === 'session') log.info({ ...common, change: event.change }, 'session changed');
+    },
+    reset() {},
+    failed: (error) => log.error({ error: String(error) }, 'events can no longer be logged'),
+  });
+}
