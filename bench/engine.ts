@@ -84,7 +84,7 @@ async function onCopy<R>(directory: string, base: string, work: (stateDir: strin
 
 async function appends(directory: string, base: string, size: number): Promise<Line> {
   progress(`engine: appends of ${size} characters`);
-  const count = 12_800;
+  const count = 6_400;
   const texts = Array.from({ length: 64 }, (_, n) => writeText(size, n));
   const append = (n: number) => acceptance(chatKey(n % chats), n, texts[n % texts.length]!);
   const written = await onCopy(directory, base, async (stateDir) => {
@@ -122,7 +122,7 @@ async function runs(directory: string, base: string): Promise<Line[]> {
   progress('engine: the rows of a run');
   const written: Written[] = await onCopy(directory, base, async (stateDir) => {
     const gateway = await start(stateDir, 1, { durability: 'normal' });
-    const all = await record(4_800, async (n) => {
+    const all = await record(3_200, async (n) => {
       const { runId } = await gateway.engine.accept(acceptance(chatKey(n), n, text));
       await gateway.engine.wait(runId, 60_000);
     });
@@ -130,16 +130,16 @@ async function runs(directory: string, base: string): Promise<Line[]> {
     return all;
   });
   const commits = grouped(written, 16);
-  const oneRow = Array.from({ length: 2_000 }, (_, n) => [rowOf(n)]);
+  const oneRow = Array.from({ length: 500 }, (_, n) => [rowOf(n)]);
   const [single, raw]: [number[], number[]] = [[], []];
   const cases = [
-    { name: '1 in flight', inFlight: 1, count: 1_600, key: chatKey, engine: [] as number[] },
-    { name: '16 in flight', inFlight: 16, count: 4_800, key: chatKey, engine: [] as number[] },
-    { name: '256 in flight', inFlight: 256, count: 4_800, key: chatKey, engine: [] as number[] },
+    { name: '1 in flight', inFlight: 1, count: 400, key: chatKey, engine: [] as number[] },
+    { name: '16 in flight', inFlight: 16, count: 3_200, key: chatKey, engine: [] as number[] },
+    { name: '256 in flight', inFlight: 256, count: 3_200, key: chatKey, engine: [] as number[] },
     {
       name: '16 in flight, 400 entries before each',
       inFlight: 16,
-      count: 1_600,
+      count: 800,
       key: (n: number) => longKey(n % longSessions),
       engine: [] as number[],
     },
