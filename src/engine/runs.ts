@@ -46,7 +46,10 @@ export function claimRuns(ending: Ending): EngineCommand<ClaimArgs, Claim[]> {
     name: 'claim runs',
     *body(t, { owner, free, suspectLive, now }) {
       const claims: Claim[] = [];
-      let suspects = suspectLive ? 0 : 1;
+      // Hardly ever is there one, so it is asked once for all classes.
+      const anySuspect =
+        !suspectLive && (yield* t.one(`SELECT 1 FROM runs WHERE ready_pos IS NOT NULL AND crashes >= ${suspectCrashes} LIMIT 1`));
+      let suspects = anySuspect ? 1 : 0;
       for (const runClass of runClasses) {
         if (free[runClass] <= 0) continue;
         const ready = yield* t.all<RunRow>(
@@ -55,11 +58,13 @@ export function claimRuns(ending: Ending): EngineCommand<ClaimArgs, Claim[]> {
           now,
           free[runClass],
         );
-        const suspect = yield* t.all<RunRow>(
-          `SELECT * FROM runs WHERE class = ? AND ready_pos IS NOT NULL AND crashes >= ${suspectCrashes} ORDER BY ready_pos LIMIT ?`,
-          runClass,
-          suspects,
-        );
+        const suspect =
+          suspects === 0
+            ? []
+            : yield* t.all<RunRow>(
+                `SELECT * FROM runs WHERE class = ? AND ready_pos IS NOT NULL AND crashes >= ${suspectCrashes} ORDER BY ready_pos LIMIT 1`,
+                runClass,
+              );
         suspects -= suspect.length;
         for (const run of [...suspect, ...ready].slice(0, free[runClass])) {
           if (run.abort_requested !== null)
@@ -179,10 +184,10 @@ export function finishRun(ending: Ending): EngineCommand<Lease & RunEnd, void> {
   return {
     name: 'end run',
     *body(t, { runPk, epoch, ...end }) {
-      const { run } = yield* held(t, { runPk, epoch });
+      const { run, session } = yield* held(t, { runPk, epoch });
       // Whoever asked for a stop was told that it stops; an end that was already on its way does not change that.
       const stopped = (end.outcome === 'ok' || end.outcome === 'aborted') && run.abort_requested !== null;
-      yield* endRun(t, ending, run, stopped ? { ...end, outcome: 'aborted', code: 'ABORTED', error: run.abort_requested! } : end);
+      yield* endRun(t, ending, run, stopped ? { ...end, outcome: 'aborted', code: 'ABORTED', error: run.abort_requested! } : end, session);
     },
   };
 }
