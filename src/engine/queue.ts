@@ -34,14 +34,12 @@ export interface NewRun {
 /** Inputs that may wait in one lane. At the cap a new one is refused before it is acknowledged; none is ever dropped. */
 const laneCap = 10_000;
 
+const laneNow = `SELECT (SELECT count(*) FROM (SELECT 1 FROM runs WHERE lane = ? AND state = 'queued' LIMIT ${laneCap})) AS queued,
+    EXISTS (SELECT 1 FROM runs WHERE lane = ? AND state IN ('running', 'waiting')) AS active, (SELECT max(pos) FROM feed) AS pos`;
+
 export function* insertRun(t: Tx, session: SessionRow, made: NewRun): Body<{ pk: number; id: string; lane: string }> {
   const lane = session.key;
-  const { queued, active, pos } = (yield* t.one<{ queued: number; active: number; pos: number | null }>(
-    `SELECT (SELECT count(*) FROM (SELECT 1 FROM runs WHERE lane = ? AND state = 'queued' LIMIT ${laneCap})) AS queued,
-       EXISTS (SELECT 1 FROM runs WHERE lane = ? AND state IN ('running', 'waiting')) AS active, (SELECT max(pos) FROM feed) AS pos`,
-    lane,
-    lane,
-  ))!;
+  const { queued, active, pos } = (yield* t.one<{ queued: number; active: number; pos: number | null }>(laneNow, lane, lane))!;
   if (queued >= laneCap)
     throw new InterlaneError('QUEUE_FULL', `session ${JSON.stringify(lane)} has ${laneCap} inputs waiting; try again later`);
   const head = queued === 0 && active === 0;

@@ -9,18 +9,22 @@ type Seen = Pick<RunRow, 'id' | 'state' | 'class' | 'error' | 'error_code' | 'me
   reply: string | null;
 };
 
-const seen = `
-  SELECT runs.id, runs.state, runs.class, runs.error, runs.error_code, runs.merged_into, runs.queued_at, runs.started_at, runs.ended_at,
+const seenBy = (
+  column: 'id' | 'pk',
+) => `SELECT runs.id, runs.state, runs.class, runs.error, runs.error_code, runs.merged_into, runs.queued_at, runs.started_at, runs.ended_at,
     sessions.id AS session_id, sessions.key AS session_key, entries.text AS reply
   FROM runs JOIN sessions ON sessions.pk = runs.session_pk
-    LEFT JOIN entries ON entries.session_pk = runs.session_pk AND entries.seq = runs.reply_seq`;
+    LEFT JOIN entries ON entries.session_pk = runs.session_pk AND entries.seq = runs.reply_seq
+  WHERE runs.${column} = ?`;
+const seenById = seenBy('id');
+const seenByPk = seenBy('pk');
 
 /** One that was taken in by another is shown as that other one. */
 export const runView: ReadQuery<{ runId: string }, RunView | undefined> = {
   name: 'run',
   *body(t, { runId }) {
-    let run = yield* t.one<Seen>(`${seen} WHERE runs.id = ?`, runId);
-    while (run && run.merged_into !== null) run = yield* t.one<Seen>(`${seen} WHERE runs.pk = ?`, run.merged_into);
+    let run = yield* t.one<Seen>(seenById, runId);
+    while (run && run.merged_into !== null) run = yield* t.one<Seen>(seenByPk, run.merged_into);
     if (!run) return undefined;
     const view: RunView = {
       runId: run.id,

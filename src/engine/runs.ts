@@ -87,14 +87,15 @@ function* claim(t: Tx, run: RunRow, owner: number, now: number): Body<Claim> {
     now,
     run.pk,
   );
-  const claimed: RunRow = { ...run, state: 'running', ready_pos: null, owner, epoch };
-  if (run.state === 'queued') {
+  const fresh = run.state === 'queued';
+  Object.assign(run, { state: 'running', ready_pos: null, owner, epoch });
+  if (fresh) {
     const input = yield* inputOf(t, run.pk);
     yield* consumeInput(t, session, run, input, now);
-    if (input.mode === 'collect') yield* absorb(t, session, claimed, 'collect', now);
+    if (input.mode === 'collect') yield* absorb(t, session, run, 'collect', now);
     yield* noteRun(t, session, run, 'running', now);
   }
-  return { runPk: run.pk, epoch, run: claimed, session };
+  return { runPk: run.pk, epoch, run, session };
 }
 
 export interface PlannedCall {

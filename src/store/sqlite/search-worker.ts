@@ -5,7 +5,7 @@ import { Search } from './search.ts';
 const search = new Search((workerData as { stateDir: string }).stateDir);
 let stopped = false;
 /** A pause when it has caught up: while much is written it is not woken for each commit, and indexes in larger pieces. */
-const restMs = 20;
+const restMs = 50;
 
 /** "index" means that something was written. Steps are small, so that a stop is heard between them. */
 parentPort?.on('message', (message: 'index' | 'stop') => {
