@@ -32,12 +32,21 @@ export const listSessions: ReadQuery<ListArgs, SessionRow[]> = {
   name: 'list sessions',
   *body(t, args) {
     const found = new Map<number, SessionRow>();
-    for (const stream of streamsOf(args)) for (const row of yield* readStream(t, stream, args)) found.set(row.pk, row);
+    for (const stream of streamsOf(args)) {
+      for (const row of yield* readStream(t, stream, args, floorOf(found, args.limit))) found.set(row.pk, row);
+    }
     const own = yield* t.one<SessionRow>(`SELECT * FROM sessions WHERE pk = ? AND current = 1 AND state = 'live'`, args.callerPk);
     if (own && fits(own, args)) found.set(own.pk, own);
     return [...found.values()].toSorted((a, b) => b.last_pos - a.last_pos).slice(0, args.limit);
   },
 };
+
+/** With a page full of rows, what is older than all of them cannot be on it. */
+function floorOf(found: Map<number, SessionRow>, limit: number): number {
+  if (found.size < limit) return 0;
+  const positions = Float64Array.from(found.values(), (row) => row.last_pos).sort();
+  return positions[positions.length - limit]!;
+}
 
 function fits(row: SessionRow, { kinds, activeSince, before }: ListArgs): boolean {
   return (
@@ -72,23 +81,25 @@ function streamsOf({ scope, callerPk, kinds }: ListArgs): Stream[] {
   );
 }
 
-function* readStream(t: Reading, stream: Stream, args: ListArgs): Body<SessionRow[]> {
+/** Down to the floor; with one, few rows are expected, so few are asked for at a time. */
+function* readStream(t: Reading, stream: Stream, args: ListArgs, floor: number): Body<SessionRow[]> {
   const rows: SessionRow[] = [];
+  const size = floor === 0 ? args.limit : Math.ceil(args.limit / 4);
   let before = args.before ?? Number.MAX_SAFE_INTEGER;
   for (;;) {
     const page = yield* t.all<SessionRow>(
       `SELECT * FROM sessions WHERE current = 1 AND state = 'live' AND ${stream.where} AND last_pos < ? ORDER BY last_pos DESC LIMIT ?`,
       ...stream.params,
       before,
-      args.limit,
+      size,
     );
     for (const row of page) {
-      if (row.last_at < (args.activeSince ?? 0)) return rows;
+      if (row.last_at < (args.activeSince ?? 0) || row.last_pos < floor) return rows;
       if (stream.keep && !stream.keep(row)) continue;
       rows.push(row);
       if (rows.length === args.limit) return rows;
     }
-    if (page.length < args.limit) return rows;
+    if (page.length < size) return rows;
     before = page.at(-1)!.last_pos;
   }
 }
