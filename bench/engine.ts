@@ -13,7 +13,7 @@ import { median, percent, progress, rate, table, whole } from './measure.ts';
 import { grouped, record, replay, type Written } from './raw.ts';
 import { acceptance, start } from './setting.ts';
 
-const rounds = 3;
+const rounds = 5;
 const chats = 10_000;
 
 interface Line {
@@ -270,17 +270,22 @@ async function pages(directory: string, sizes: number[]): Promise<{ rows: string
     return [name, String(rows), ...times, `${ratio.toFixed(1)} ×`, ratio <= 2 ? 'reached' : 'NOT REACHED'];
   });
   const megabytes = (bytes: number) => (bytes / 2 ** 20).toFixed(1);
-  const more = large.memory - small.memory;
+  const more = large.stays - small.stays;
   const at = whole(sizes.at(-1)!);
   return {
     rows,
     memory: [
       {
-        name: `resident memory after all pages, ${at} sessions`,
-        measured: `${megabytes(large.memory)} MB`,
+        name: `memory that stays after all pages, ${at} sessions`,
+        measured: `${megabytes(large.stays)} MB`,
         beside: `${megabytes(more)} MB above 1,000 sessions`,
         target: '≤ 20 MB',
         reached: more <= 20 * 2 ** 20,
+      },
+      {
+        name: `memory before a collection, ${at} sessions`,
+        measured: `${megabytes(large.memory)} MB`,
+        beside: `${megabytes(large.memory - small.memory)} MB above 1,000 sessions`,
       },
       {
         name: `ready, nothing queued, ${at} sessions`,
