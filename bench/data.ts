@@ -1,11 +1,14 @@
 // State directories with many sessions in them, made by bulk inserts into the real schema.
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { openDatabase } from '../src/store/sqlite/database.ts';
 import { databaseName } from '../src/store/sqlite/open.ts';
+import { Search, searchName } from '../src/store/sqlite/search.ts';
 
-/** So many agents that have most of the sessions (`a0` …), and as many that have hardly any (`rare0` …). */
+/** Agents that have most of the sessions (`a0` …), and agents that have hardly any (`rare0` …). */
 export const agentCount = 20;
+export const rareCount = 100;
 /** Transcripts with this many entries; all others have two. */
 export const longTranscript = 400;
 export const longSessions = 20;
@@ -68,6 +71,17 @@ export function makeState(directory: string, sessions: number): void {
   for (const { sql } of indexes) database.exec(String(sql));
   database.exec('COMMIT; PRAGMA wal_checkpoint(TRUNCATE)');
   connection.close();
+  skipIndexing(directory);
+}
+
+/** As if the search index had read everything, so that it does not catch up while something else is measured. */
+function skipIndexing(directory: string): void {
+  const search = new Search(directory);
+  search.search({ text: 'nothing', readable: () => undefined });
+  search.close();
+  const index = new DatabaseSync(join(directory, searchName));
+  index.exec('UPDATE progress SET below = 0');
+  index.close();
 }
 
 /** Many chats without a past, for runs and appends. */

@@ -4,7 +4,7 @@ import type { Config } from '../src/config/schema.ts';
 import type { AcceptArgs } from '../src/engine/accept.ts';
 import { startGateway, type Gateway, type GatewayOptions } from '../src/gateway.ts';
 import type { Visibility } from '../src/protocol/labels.ts';
-import { agentCount, startOfTime } from './data.ts';
+import { agentCount, rareCount, startOfTime } from './data.ts';
 
 export interface Setting {
   durability?: 'full' | 'normal';
@@ -14,7 +14,8 @@ export interface Setting {
 }
 
 export function configOf({ durability = 'full', visibility = 'all', allow = [] }: Setting = {}): Config {
-  const names = Array.from({ length: agentCount }, (_, n) => [`a${n}`, `rare${n}`]).flat();
+  const named = (name: string, count: number) => Array.from({ length: count }, (_, n) => `${name}${n}`);
+  const names = [...named('a', agentCount), ...named('rare', rareCount)];
   const text = JSON.stringify({
     agents: { list: names.map((id) => ({ id, default: id === 'a0' })) },
     tools: { sessions: { visibility }, agentToAgent: { enabled: true, allow } },

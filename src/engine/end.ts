@@ -34,13 +34,11 @@ const mostWaiters = 50;
 export const resumeFirst = -(2 ** 52);
 
 /** The reply exists, the waiters have it, and the next turn or delivery is there if and only if the run has ended. */
-export function* endRun(t: Tx, ending: Ending, run: RunRow, end: RunEnd): Body<void> {
-  const session = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', run.session_pk))!;
-  // I4. No call is left without a result, so that the next turn can be built from the transcript.
+export function* endRun(t: Tx, ending: Ending, run: RunRow, end: RunEnd, held?: SessionRow): Body<void> {
+  const session = held ?? (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', run.session_pk))!;
+  // I4. No call is left without a result, so that the next turn can be built from the transcript. Without a step there are none.
   const unanswered =
-    run.state === 'queued'
-      ? []
-      : yield* t.all<CallRow>(`SELECT * FROM tool_calls WHERE run_pk = ? AND state != 'done' ORDER BY step, idx`, run.pk);
+    run.step === 0 ? [] : yield* t.all<CallRow>(`SELECT * FROM tool_calls WHERE run_pk = ? AND state != 'done' ORDER BY step, idx`, run.pk);
   for (const call of unanswered)
     yield* recordResult(
       t,
@@ -54,6 +52,11 @@ export function* endRun(t: Tx, ending: Ending, run: RunRow, end: RunEnd): Body<v
       },
       end.now,
     );
+  const was = run.state;
+  if (was !== 'queued') {
+    session.aborted_last = end.outcome === 'aborted' ? 1 : 0;
+    session.total_tokens += end.tokens ?? 0;
+  }
   let replySeq: number | null = null;
   if (end.text !== undefined && end.text !== '') {
     const body = end.outcome === 'ok' ? undefined : { aborted: true as const };
@@ -84,20 +87,23 @@ export function* endRun(t: Tx, ending: Ending, run: RunRow, end: RunEnd): Body<v
     end.now,
     run.pk,
   );
-  yield* t.run(`UPDATE inputs SET state = 'aborted', reason = ? WHERE run_pk = ? AND state = 'queued'`, end.error ?? end.outcome, run.pk);
-  if (run.state !== 'queued') {
-    yield* t.run(
-      'UPDATE sessions SET aborted_last = ?, total_tokens = total_tokens + ? WHERE pk = ?',
-      end.outcome === 'aborted' ? 1 : 0,
-      end.tokens ?? 0,
-      session.pk,
-    );
-    yield* t.run('DELETE FROM waits WHERE run_pk = ?', run.pk);
+  if (was === 'queued')
+    yield* t.run(`UPDATE inputs SET state = 'aborted', reason = ? WHERE run_pk = ? AND state = 'queued'`, end.error ?? end.outcome, run.pk);
+  else {
+    // An entry has taken them along.
+    if (replySeq === null)
+      yield* t.run(
+        'UPDATE sessions SET aborted_last = ?, total_tokens = ? WHERE pk = ?',
+        session.aborted_last,
+        session.total_tokens,
+        session.pk,
+      );
+    if (run.step > 0) yield* t.run('DELETE FROM waits WHERE run_pk = ?', run.pk);
   }
-  const ended: RunRow = { ...run, state: end.outcome, reply_seq: replySeq, error: end.error ?? null, error_code: end.code ?? null };
+  const ended = Object.assign(run, { state: end.outcome, reply_seq: replySeq, error: end.error ?? null, error_code: end.code ?? null });
   const pos = yield* noteRun(t, session, run, end.outcome, end.now, end.error);
   yield* answerWaiters(t, ending, ended, end.now);
-  if (run.state !== 'queued' || run.ready_pos !== null) yield* promote(t, run.lane, pos);
+  if (was !== 'queued' || run.ready_pos !== null) yield* promote(t, run.lane, pos);
   const reply = end.outcome === 'ok' ? (end.text ?? '') : '';
   if (run.cause === 'exchange') yield* advanceFlow(t, ending, ended, session, reply, end.now);
   else if (run.deliver === 1 && reply !== '') yield* deliverReply(t, ending.world, session, run, reply, end.now);

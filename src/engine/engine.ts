@@ -4,32 +4,19 @@ import type { FeedEvent } from '../protocol/event.ts';
 import { isTerminal, runClasses, type RunClass, type RunView } from '../protocol/run.ts';
 import type { World } from '../rules/decide.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
-import type { CallRow, EntryRow, RunRow, SessionRow } from '../store/rows.ts';
-import { messageOf, type EntryBody } from '../store/views.ts';
+import type { SessionRow } from '../store/rows.ts';
 import { accept, type Accepted, type AcceptArgs } from './accept.ts';
-import { answerTo, notYet, type Answer, type Ending } from './end.ts';
+import type { Answer, Ending } from './end.ts';
 import type { EngineCommand } from './feed.ts';
 import { sweepFlows } from './flows.ts';
 import { purgeSome } from './retention.ts';
-import type { PendingCall, PromptMessage, Runner, Turn } from './runner.ts';
-import {
-  absorbSteer,
-  abortRun,
-  claimRuns,
-  finishCall,
-  finishRun,
-  parkRun,
-  persistStep,
-  recoverRuns,
-  releaseRun,
-  startCall,
-  suspectCrashes,
-  sweepWaits,
-  type Claim,
-} from './runs.ts';
 import type { Operator } from './policy.ts';
+import { replyTo, runView } from './run-view.ts';
+import type { Runner } from './runner.ts';
+import { abortRun, claimRuns, finishRun, recoverRuns, releaseRun, suspectCrashes, sweepWaits, type Claim } from './runs.ts';
 import { sendToSession, type SendArgs, type Sent } from './send.ts';
 import { closeSession, ensureSession, resetSession, type NewSession } from './sessions.ts';
+import { makeTurn } from './turn.ts';
 
 /** Time and chance come from outside, so that tests can make them up. */
 export interface Clock {
@@ -209,7 +196,7 @@ export class Engine {
   private heard(events: FeedEvent[]): void {
     let work = false;
     for (const event of events) {
-      if (event.kind !== 'run') continue;
+      if (event.kind !== 'run' || event.state === 'running') continue; // a claim's own news makes nothing ready
       work = true;
       if (isTerminal(event.state)) for (const wake of this.waiters.get(event.runId) ?? []) wake();
     }
@@ -279,12 +266,24 @@ export class Engine {
             controller.abort(new Stopped('timeout', `the run took longer than ${run.budget_ms} ms`)),
           )
         : () => {};
-    const settled = { value: false };
+    let settled = false;
+    const turn = makeTurn(this.parts, {
+      claim,
+      signal: controller.signal,
+      usedMs: () => this.used(live),
+      heard: (text) => {
+        live.said += text;
+        this.parts.onDelta?.({ runId: run.id, sessionKey: claim.session.key, text });
+      },
+      stepped: () => (live.said = ''),
+      finish: (end) => this.finish(end),
+      settled: () => (settled = true),
+    });
     try {
-      await this.parts.runner(claim.session.agent).run(this.turn(live, settled));
-      if (!settled.value) throw new Error('the runner stopped without ending the turn');
+      await this.parts.runner(claim.session.agent).run(turn);
+      if (!settled) throw new Error('the runner stopped without ending the turn');
     } catch (thrown) {
-      if (!settled.value) await this.settle(live, thrown);
+      if (!settled) await this.settle(live, thrown);
     } finally {
       stopClock();
     }
@@ -330,62 +329,6 @@ export class Engine {
 
   private used(live: Live): number {
     return Math.max(0, Math.round(this.parts.clock.elapsed() - live.startedAt));
-  }
-
-  private turn(live: Live, settled: { value: boolean }): Turn {
-    const { claim, controller } = live;
-    const { store, clock } = this.parts;
-    const lease = { runPk: claim.runPk, epoch: claim.epoch };
-    const { run, session } = claim;
-    const pendingOf = (rows: CallRow[]): PendingCall[] =>
-      rows.map((row) => ({
-        step: row.step,
-        idx: row.idx,
-        tool: row.tool,
-        args: JSON.parse(row.args) as Record<string, unknown>,
-        effect: row.effect,
-        state: row.state,
-        key: `${run.id}/${row.step}/${row.idx}`,
-      }));
-    return {
-      runId: run.id,
-      lease,
-      sessionPk: session.pk,
-      sessionId: session.id,
-      sessionKey: session.key,
-      agentId: session.agent,
-      signal: controller.signal,
-      prompt: (limit) => store.read(promptTail, { sessionPk: session.pk, limit }),
-      pending: async () => pendingOf(await store.read(pendingCalls, { runPk: run.pk })),
-      delta: (text) => {
-        live.said += text;
-        this.parts.onDelta?.({ runId: run.id, sessionKey: session.key, text });
-      },
-      step: async (step) => {
-        const rows = await store.write(persistStep, { ...lease, ...step, now: clock.now() }, { urgent: true, bytes: step.text.length });
-        live.said = '';
-        return pendingOf(rows);
-      },
-      startCall: (call) => store.write(startCall, { ...lease, step: call.step, idx: call.idx }, { urgent: true }),
-      finishCall: (call, result) =>
-        store.write(
-          finishCall,
-          { ...lease, step: call.step, idx: call.idx, result, now: clock.now() },
-          { urgent: true, bytes: result.text.length },
-        ),
-      steer: async () =>
-        (await store.read(hasSteer, { lane: run.lane })) ? store.write(absorbSteer, { ...lease, now: clock.now() }, { urgent: true }) : 0,
-      park: async () => {
-        const parked = await store.write(parkRun, { ...lease, usedMs: this.used(live), now: clock.now() }, { urgent: true });
-        settled.value ||= parked;
-        return parked;
-      },
-      end: async ({ text, tokens }) => {
-        controller.signal.throwIfAborted();
-        await this.finish({ ...lease, outcome: 'ok', text, tokens, usedMs: this.used(live), now: clock.now() });
-        settled.value = true;
-      },
-    };
   }
 
   /** Looks at what is due, then sleeps until the next thing is. */
@@ -439,40 +382,6 @@ const registerInstance: EngineCommand<{ bootId: string; name: string; pid: numbe
   },
 };
 
-const pendingCalls: ReadQuery<{ runPk: number }, CallRow[]> = {
-  name: 'pending calls',
-  *body(t, { runPk }) {
-    return yield* t.all<CallRow>(
-      `SELECT * FROM tool_calls WHERE run_pk = ? AND step = (SELECT step FROM runs WHERE pk = ?) AND state != 'done' ORDER BY idx`,
-      runPk,
-      runPk,
-    );
-  },
-};
-
-const hasSteer: ReadQuery<{ lane: string }, boolean> = {
-  name: 'has steer',
-  *body(t, { lane }) {
-    const head = yield* t.one<{ mode: string }>(
-      `SELECT inputs.mode FROM runs JOIN inputs ON inputs.run_pk = runs.pk WHERE runs.lane = ? AND runs.state = 'queued' ORDER BY runs.pk LIMIT 1`,
-      lane,
-    );
-    return head?.mode === 'steer';
-  },
-};
-
-const promptTail: ReadQuery<{ sessionPk: number; limit: number }, PromptMessage[]> = {
-  name: 'prompt',
-  *body(t, { sessionPk, limit }) {
-    const rows = yield* t.all<EntryRow>('SELECT * FROM entries WHERE session_pk = ? ORDER BY seq DESC LIMIT ?', sessionPk, limit);
-    return rows.toReversed().map((row) => {
-      const message: PromptMessage = messageOf(row, undefined);
-      const context = row.body === null ? undefined : (JSON.parse(row.body) as EntryBody).context;
-      return context === undefined ? message : Object.assign(message, { context });
-    });
-  },
-};
-
 const nextDue: ReadQuery<object, { wait: number | null; flow: number | null; startable: number | null }> = {
   name: 'next due',
   *body(t) {
@@ -482,42 +391,5 @@ const nextDue: ReadQuery<object, { wait: number | null; flow: number | null; sta
     );
     const flow = yield* t.one<{ at: number }>('SELECT due_at AS at FROM exchanges WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1');
     return { wait: wait?.at ?? null, flow: flow?.at ?? null, startable: startable?.at ?? null };
-  },
-};
-
-const replyTo = ({ world }: Ending): ReadQuery<{ runId: string; waiterPk: number }, { value: Answer; taint: number }> => ({
-  name: 'reply',
-  *body(t, { runId, waiterPk }) {
-    const waiter = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', waiterPk))!;
-    let run = yield* t.one<RunRow>('SELECT * FROM runs WHERE id = ?', runId);
-    while (run && run.merged_into !== null) run = yield* t.one<RunRow>('SELECT * FROM runs WHERE pk = ?', run.merged_into);
-    if (!run || run.ended_at === null) return { value: notYet(runId), taint: waiter.taint };
-    return yield* answerTo(t, world, run, waiter);
-  },
-});
-
-/** A run by its id; one that was taken in by another is shown as that other one. */
-const runView: ReadQuery<{ runId: string }, RunView | undefined> = {
-  name: 'run',
-  *body(t, { runId }) {
-    let run = yield* t.one<RunRow>('SELECT * FROM runs WHERE id = ?', runId);
-    while (run && run.merged_into !== null) run = yield* t.one<RunRow>('SELECT * FROM runs WHERE pk = ?', run.merged_into);
-    if (!run) return undefined;
-    const session = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', run.session_pk))!;
-    const view: RunView = {
-      runId: run.id,
-      sessionKey: session.key,
-      sessionId: session.id,
-      state: run.state,
-      class: run.class,
-      queuedAt: run.queued_at,
-    };
-    if (run.started_at !== null) view.startedAt = run.started_at;
-    if (run.ended_at !== null) view.endedAt = run.ended_at;
-    if (run.error !== null) view.error = run.error;
-    if (run.error_code !== null) view.errorCode = run.error_code;
-    if (run.reply_seq !== null)
-      view.reply = (yield* t.one<EntryRow>('SELECT * FROM entries WHERE session_pk = ? AND seq = ?', session.pk, run.reply_seq))!.text;
-    return view;
   },
 };

@@ -49,13 +49,15 @@ export function* appendEntry(t: Tx, session: SessionRow, entry: NewEntry, now: n
   const pos = yield* addFeed(t, session, 'entry', lastId, null, now);
   session.last_pos = pos;
   yield* t.run(
-    `UPDATE sessions SET next_seq = ?, taint = ?, level = ?, last_pos = ?, last_at = ?, policy_rev = policy_rev + ? WHERE pk = ?`,
+    `UPDATE sessions SET next_seq = ?, taint = ?, level = ?, last_pos = ?, last_at = ?, policy_rev = policy_rev + ?, aborted_last = ?, total_tokens = ? WHERE pk = ?`,
     session.next_seq,
     session.taint,
     session.level,
     pos,
     now,
     risen ? 1 : 0,
+    session.aborted_last,
+    session.total_tokens,
     session.pk,
   );
   const row: EntryRow = {

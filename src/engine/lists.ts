@@ -19,7 +19,7 @@ export interface ListArgs {
 }
 
 /** Past this many agents one pass over all sessions is cheaper than a stream for each. */
-const mostAgentStreams = 64;
+const mostAgentStreams = 256;
 
 interface Stream {
   where: string;
@@ -32,12 +32,25 @@ export const listSessions: ReadQuery<ListArgs, SessionRow[]> = {
   name: 'list sessions',
   *body(t, args) {
     const found = new Map<number, SessionRow>();
-    for (const stream of streamsOf(args)) for (const row of yield* readStream(t, stream, args)) found.set(row.pk, row);
+    const streams = streamsOf(args);
+    // Once the page is full, a stream has about its share of it to add.
+    const share = Math.ceil((2 * args.limit) / streams.length);
+    for (const stream of streams) {
+      const floor = floorOf(found, args.limit);
+      for (const row of yield* readStream(t, stream, args, floor, floor === 0 ? args.limit : share)) found.set(row.pk, row);
+    }
     const own = yield* t.one<SessionRow>(`SELECT * FROM sessions WHERE pk = ? AND current = 1 AND state = 'live'`, args.callerPk);
     if (own && fits(own, args)) found.set(own.pk, own);
     return [...found.values()].toSorted((a, b) => b.last_pos - a.last_pos).slice(0, args.limit);
   },
 };
+
+/** With a page full of rows, what is older than all of them cannot be on it. */
+function floorOf(found: Map<number, SessionRow>, limit: number): number {
+  if (found.size < limit) return 0;
+  const positions = Float64Array.from(found.values(), (row) => row.last_pos).toSorted();
+  return positions[positions.length - limit]!;
+}
 
 function fits(row: SessionRow, { kinds, activeSince, before }: ListArgs): boolean {
   return (
@@ -72,24 +85,27 @@ function streamsOf({ scope, callerPk, kinds }: ListArgs): Stream[] {
   );
 }
 
-function* readStream(t: Reading, stream: Stream, args: ListArgs): Body<SessionRow[]> {
+/** Down to the floor, at first so many rows as are expected. */
+function* readStream(t: Reading, stream: Stream, args: ListArgs, floor: number, expected: number): Body<SessionRow[]> {
   const rows: SessionRow[] = [];
+  let size = Math.max(2, expected);
   let before = args.before ?? Number.MAX_SAFE_INTEGER;
   for (;;) {
     const page = yield* t.all<SessionRow>(
       `SELECT * FROM sessions WHERE current = 1 AND state = 'live' AND ${stream.where} AND last_pos < ? ORDER BY last_pos DESC LIMIT ?`,
       ...stream.params,
       before,
-      args.limit,
+      size,
     );
     for (const row of page) {
-      if (row.last_at < (args.activeSince ?? 0)) return rows;
+      if (row.last_at < (args.activeSince ?? 0) || row.last_pos < floor) return rows;
       if (stream.keep && !stream.keep(row)) continue;
       rows.push(row);
       if (rows.length === args.limit) return rows;
     }
-    if (page.length < args.limit) return rows;
+    if (page.length < size) return rows;
     before = page.at(-1)!.last_pos;
+    size = Math.min(2 * size, args.limit);
   }
 }
 

@@ -34,21 +34,22 @@ export interface NewRun {
 /** Inputs that may wait in one lane. At the cap a new one is refused before it is acknowledged; none is ever dropped. */
 const laneCap = 10_000;
 
-export function* insertRun(t: Tx, session: SessionRow, made: NewRun): Body<RunRow> {
-  const ahead = yield* t.one<{ n: number }>(
-    `SELECT count(*) AS n FROM (SELECT 1 FROM runs WHERE lane = ? AND state = 'queued' LIMIT ?)`,
-    session.key,
-    laneCap,
-  );
-  if (ahead!.n >= laneCap)
-    throw new InterlaneError('QUEUE_FULL', `session ${JSON.stringify(session.key)} has ${laneCap} inputs waiting; try again later`);
-  const active = yield* t.one(`SELECT 1 FROM runs WHERE lane = ? AND state IN ('running', 'waiting')`, session.key);
+const laneNow = `SELECT (SELECT count(*) FROM (SELECT 1 FROM runs WHERE lane = ? AND state = 'queued' LIMIT ${laneCap})) AS queued,
+    EXISTS (SELECT 1 FROM runs WHERE lane = ? AND state IN ('running', 'waiting')) AS active, (SELECT max(pos) FROM feed) AS pos`;
+
+export function* insertRun(t: Tx, session: SessionRow, made: NewRun): Body<{ pk: number; id: string; lane: string }> {
+  const lane = session.key;
+  const { queued, active, pos } = (yield* t.one<{ queued: number; active: number; pos: number | null }>(laneNow, lane, lane))!;
+  if (queued >= laneCap)
+    throw new InterlaneError('QUEUE_FULL', `session ${JSON.stringify(lane)} has ${laneCap} inputs waiting; try again later`);
+  const head = queued === 0 && active === 0;
   const { lastId: pk } = yield* t.run(
-    `INSERT INTO runs (id, session_pk, lane, class, cause, cause_pk, deliver, destination, root_pk, hop, budget_ms, not_before, queued_at) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+    `INSERT INTO runs (id, session_pk, lane, class, ready_pos, cause, cause_pk, deliver, destination, root_pk, hop, budget_ms, not_before, queued_at) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
     made.runId,
     session.pk,
-    session.key,
+    lane,
     made.class,
+    head ? (pos ?? 0) + 1 : null,
     made.cause,
     made.causePk ?? null,
     made.deliver ? 1 : 0,
@@ -72,20 +73,19 @@ export function* insertRun(t: Tx, session: SessionRow, made: NewRun): Body<RunRo
     made.context ?? null,
     made.now,
   );
-  const pos = yield* noteRun(t, session, { pk, id: made.runId }, 'queued', made.now);
-  if (!active && ahead!.n === 0) yield* t.run('UPDATE runs SET ready_pos = ? WHERE pk = ?', pos, pk);
-  return (yield* t.one<RunRow>('SELECT * FROM runs WHERE pk = ?', pk))!;
+  yield* noteRun(t, session, { pk, id: made.runId }, 'queued', made.now);
+  return { pk, id: made.runId, lane };
 }
 
 /** I3. Only the head of a lane can be claimed, and only while nothing in the lane is active. */
 export function* promote(t: Tx, lane: string, pos: number): Body<void> {
-  const busy = yield* t.one(`SELECT 1 FROM runs WHERE lane = ? AND state IN ('running', 'waiting')`, lane);
-  if (busy) return;
   const head = yield* t.one<{ pk: number; ready_pos: number | null }>(
     `SELECT pk, ready_pos FROM runs WHERE lane = ? AND state = 'queued' ORDER BY pk LIMIT 1`,
     lane,
   );
-  if (head && head.ready_pos === null) yield* t.run('UPDATE runs SET ready_pos = ? WHERE pk = ?', pos, head.pk);
+  if (!head || head.ready_pos !== null) return;
+  const busy = yield* t.one(`SELECT 1 FROM runs WHERE lane = ? AND state IN ('running', 'waiting')`, lane);
+  if (!busy) yield* t.run('UPDATE runs SET ready_pos = ? WHERE pk = ?', pos, head.pk);
 }
 
 export function* inputOf(t: Tx, runPk: number): Body<InputRow> {

@@ -46,7 +46,10 @@ export function claimRuns(ending: Ending): EngineCommand<ClaimArgs, Claim[]> {
     name: 'claim runs',
     *body(t, { owner, free, suspectLive, now }) {
       const claims: Claim[] = [];
-      let suspects = suspectLive ? 0 : 1;
+      // Hardly ever is there one, so it is asked once for all classes.
+      const anySuspect =
+        !suspectLive && (yield* t.one(`SELECT 1 FROM runs WHERE ready_pos IS NOT NULL AND crashes >= ${suspectCrashes} LIMIT 1`));
+      let suspects = anySuspect ? 1 : 0;
       for (const runClass of runClasses) {
         if (free[runClass] <= 0) continue;
         const ready = yield* t.all<RunRow>(
@@ -55,11 +58,13 @@ export function claimRuns(ending: Ending): EngineCommand<ClaimArgs, Claim[]> {
           now,
           free[runClass],
         );
-        const suspect = yield* t.all<RunRow>(
-          `SELECT * FROM runs WHERE class = ? AND ready_pos IS NOT NULL AND crashes >= ${suspectCrashes} ORDER BY ready_pos LIMIT ?`,
-          runClass,
-          suspects,
-        );
+        const suspect =
+          suspects === 0
+            ? []
+            : yield* t.all<RunRow>(
+                `SELECT * FROM runs WHERE class = ? AND ready_pos IS NOT NULL AND crashes >= ${suspectCrashes} ORDER BY ready_pos LIMIT 1`,
+                runClass,
+              );
         suspects -= suspect.length;
         for (const run of [...suspect, ...ready].slice(0, free[runClass])) {
           if (run.abort_requested !== null)
@@ -82,14 +87,15 @@ function* claim(t: Tx, run: RunRow, owner: number, now: number): Body<Claim> {
     now,
     run.pk,
   );
-  const claimed: RunRow = { ...run, state: 'running', ready_pos: null, owner, epoch };
-  if (run.state === 'queued') {
+  const fresh = run.state === 'queued';
+  Object.assign(run, { state: 'running', ready_pos: null, owner, epoch });
+  if (fresh) {
     const input = yield* inputOf(t, run.pk);
     yield* consumeInput(t, session, run, input, now);
-    if (input.mode === 'collect') yield* absorb(t, session, claimed, 'collect', now);
+    if (input.mode === 'collect') yield* absorb(t, session, run, 'collect', now);
     yield* noteRun(t, session, run, 'running', now);
   }
-  return { runPk: run.pk, epoch, run: claimed, session };
+  return { runPk: run.pk, epoch, run, session };
 }
 
 export interface PlannedCall {
@@ -179,10 +185,10 @@ export function finishRun(ending: Ending): EngineCommand<Lease & RunEnd, void> {
   return {
     name: 'end run',
     *body(t, { runPk, epoch, ...end }) {
-      const { run } = yield* held(t, { runPk, epoch });
+      const { run, session } = yield* held(t, { runPk, epoch });
       // Whoever asked for a stop was told that it stops; an end that was already on its way does not change that.
       const stopped = (end.outcome === 'ok' || end.outcome === 'aborted') && run.abort_requested !== null;
-      yield* endRun(t, ending, run, stopped ? { ...end, outcome: 'aborted', code: 'ABORTED', error: run.abort_requested! } : end);
+      yield* endRun(t, ending, run, stopped ? { ...end, outcome: 'aborted', code: 'ABORTED', error: run.abort_requested! } : end, session);
     },
   };
 }

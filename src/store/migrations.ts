@@ -31,8 +31,8 @@ export const migrations: string[] = [
   CREATE INDEX sessions_agent ON sessions (agent, level, last_pos) WHERE current = 1 AND state = 'live';
   CREATE INDEX sessions_kind ON sessions (kind, level, last_pos) WHERE current = 1 AND state = 'live';
   CREATE INDEX sessions_agent_kind ON sessions (agent, kind, level, last_pos) WHERE current = 1 AND state = 'live';
-  CREATE INDEX sessions_children ON sessions (parent_pk, level, last_pos) WHERE current = 1 AND state = 'live';
-  CREATE INDEX sessions_children_kind ON sessions (parent_pk, kind, level, last_pos) WHERE current = 1 AND state = 'live';
+  CREATE INDEX sessions_children ON sessions (parent_pk, level, last_pos) WHERE current = 1 AND state = 'live' AND parent_pk IS NOT NULL;
+  CREATE INDEX sessions_children_kind ON sessions (parent_pk, kind, level, last_pos) WHERE current = 1 AND state = 'live' AND parent_pk IS NOT NULL;
   CREATE INDEX sessions_deleted ON sessions (pk) WHERE state = 'deleted';
   CREATE INDEX sessions_archive ON sessions (archive_at) WHERE archive_at IS NOT NULL;
 

@@ -97,10 +97,8 @@ function mutate(connection: Connection, query: Query): Query {
     case 'flow-outside':
       // The run's ending is committed before its exchange is advanced.
       if (sql.startsWith('SELECT * FROM exchanges WHERE pk = ? AND end_reason IS NULL')) {
-        connection.answer({ sql: 'RELEASE command', params: [], want: 'run' });
         connection.answer({ sql: 'COMMIT', params: [], want: 'run' });
         connection.answer({ sql: 'BEGIN IMMEDIATE', params: [], want: 'run' });
-        connection.answer({ sql: 'SAVEPOINT command', params: [], want: 'run' });
       }
       return query;
     case 'no-idempotency':

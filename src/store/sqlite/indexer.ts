@@ -19,9 +19,22 @@ export function startIndexer(stateDir: string, failed: (error: Error) => void): 
     }),
   );
   worker.on('error', failed);
-  worker.postMessage('index');
+  // A message costs as much as a few rows, so there is one on its way at a time: the next when the thread has caught up.
+  let busy = false;
+  let again = false;
+  const wake = () => {
+    again = busy;
+    if (busy || !alive) return;
+    busy = true;
+    worker.postMessage('index');
+  };
+  worker.on('message', () => {
+    busy = false;
+    if (again) wake();
+  });
+  wake();
   return {
-    wake: () => void (alive && worker.postMessage('index')),
+    wake,
     async close() {
       if (alive) worker.postMessage('stop');
       await over;

@@ -31,7 +31,7 @@ function open({ durability = 'full', elapsed = () => 0 }: { durability?: Durabil
   const ticks: (() => void)[] = [];
   const fatal: InterlaneError[] = [];
   const parts: StoreParts = { afterTick: (work) => void ticks.push(work), elapsed, fatal: (error) => void fatal.push(error) };
-  const store = new SqliteStore<string>(writer, reader, parts);
+  const store = new SqliteStore<string>(writer, parts);
   /** Ends the current tick as often as the store asks for it, or the given number of times. */
   const tick = (times = Infinity) => {
     for (let done = 0; done < times; done++) {
@@ -128,7 +128,7 @@ describe('a batch', () => {
     const { store, writer, tick } = open({ elapsed: () => (now += 2) });
     const written = Array.from({ length: 6 }, (_, index) => store.write(put, { key: `k${index}` }));
     tick(1);
-    expect(writer.count('SAVEPOINT command')).toBe(3);
+    expect(writer.count('INSERT INTO meta (key, value) VALUES (?, ?)')).toBe(3);
     tick();
     await Promise.all(written);
     expect(writer.count('COMMIT')).toBe(2);
@@ -145,6 +145,32 @@ describe('a batch', () => {
     expect(await Promise.all(outcomes)).toEqual(keys.map((key, index) => (index === 7 ? 'STORE_FAILED' : key)));
     expect([writer.count('COMMIT'), rows()]).toEqual([1, 15]);
     expect(published).toEqual(good);
+  });
+
+  it('is run again with a savepoint for each command only when one fails after it has written', async () => {
+    const { store, writer, tick, rows } = open();
+    const published: string[] = [];
+    store.onCommit((events) => published.push(...events));
+    const refuse = (written: boolean): Command<Put, string, string> => ({
+      name: 'refuse',
+      *body(t, { key }) {
+        if (written) yield* put.body(t, { key });
+        yield* t.one('SELECT 1 FROM meta');
+        throw new InterlaneError('LABEL_IN_USE', `label ${key} is in use`);
+      },
+    });
+    const batch = (written: boolean, ...keys: [string, string, string]) => {
+      const [first, second, third] = keys;
+      const outcomes = [store.write(put, { key: first }), store.write(refuse(written), { key: second }), store.write(put, { key: third })];
+      const all = Promise.all(outcomes.map(outcome));
+      tick();
+      return all;
+    };
+    expect(await batch(false, 'a', 'b', 'c')).toEqual(['a', 'LABEL_IN_USE', 'c']);
+    expect([writer.count('SAVEPOINT command'), writer.count('COMMIT'), rows()]).toEqual([0, 1, 2]);
+    expect(await batch(true, 'd', 'e', 'f')).toEqual(['d', 'LABEL_IN_USE', 'f']);
+    expect([writer.count('SAVEPOINT command'), writer.count('ROLLBACK'), writer.count('COMMIT'), rows()]).toEqual([3, 1, 2, 4]);
+    expect(published).toEqual(['a', 'c', 'd', 'f']);
   });
 
   it('tells nobody of a refusal before its commit, for the refusal may rest on what is then undone', async () => {

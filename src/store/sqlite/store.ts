@@ -11,6 +11,12 @@ interface Job<Event> {
   bytes: number;
 }
 
+/** A command that has run, until the commit: its events, and what its caller is told. */
+interface Done<Event> {
+  events: Event[];
+  settle(): void;
+}
+
 /** What the store needs from outside: a way to act after the current tick, a stopwatch, and what to do when the outcome of a commit is not known. */
 export interface StoreParts {
   afterTick(work: () => void): void;
@@ -29,7 +35,6 @@ const begin: Query = { sql: 'BEGIN IMMEDIATE', params: [], want: 'run' };
 
 export class SqliteStore<Event> implements Store<Event> {
   private readonly writer: Connection;
-  private readonly reader: Connection;
   private readonly parts: StoreParts;
   private readonly urgent: Job<Event>[] = [];
   private readonly ordinary: Job<Event>[] = [];
@@ -38,11 +43,12 @@ export class SqliteStore<Event> implements Store<Event> {
   private closed = false;
   /** What ended the transaction of the current batch early. */
   private lost: unknown;
+  /** The current command may have changed something. */
+  private wrote = false;
   private readonly listeners = new Set<(events: Event[]) => void>();
 
-  constructor(writer: Connection, reader: Connection, parts: StoreParts) {
+  constructor(writer: Connection, parts: StoreParts) {
     this.writer = writer;
-    this.reader = reader;
     this.parts = parts;
   }
 
@@ -69,10 +75,19 @@ export class SqliteStore<Event> implements Store<Event> {
     });
   }
 
+  /**
+   * On the connection that writes, which is never inside a transaction here: it has in memory what it has just written, whereas
+   * another one starts with an empty cache after every commit.
+   */
   // oxlint-disable-next-line require-await -- asynchronous by contract: another store waits for the network here
   async read<Args, R>(query: ReadQuery<Args, R>, args: Args): Promise<R> {
     if (this.closed) throw new InterlaneError('UNAVAILABLE', 'store is closed; the gateway is stopping');
-    return drive(query.body(reading, args), (one) => this.reader.answer(one));
+    return drive(query.body(reading, args), (one) => {
+      // Whatever else a SELECT does, it does not write; a connection that is switched to reading would plan everything again.
+      if (!/^\s*SELECT\b/.test(one.sql))
+        throw new InterlaneError('INTERNAL', `store is readonly for "${query.name}", which is not a command`);
+      return this.writer.answer(one);
+    });
   }
 
   onCommit(listener: (events: Event[]) => void): () => void {
@@ -85,7 +100,6 @@ export class SqliteStore<Event> implements Store<Event> {
     if (this.closed) return;
     while (this.waiting > 0) this.commitBatch();
     this.closed = true;
-    this.reader.close();
     this.writer.close();
   }
 
@@ -116,39 +130,72 @@ export class SqliteStore<Event> implements Store<Event> {
   /** One transaction for as many commands as fit. No result, refusal, event or other state leaves it before COMMIT. */
   private commitBatch(): void {
     const taken: Job<Event>[] = [];
-    const settle: (() => void)[] = [];
-    const published: Event[] = [];
     const started = this.parts.elapsed();
     let bytes = 0;
+    const next = (): Job<Event> | undefined => {
+      if (taken.length >= batchCommands || bytes >= batchBytes) return undefined;
+      if (taken.length > 0 && this.parts.elapsed() - started >= batchMs) return undefined;
+      const job = this.take();
+      if (!job) return undefined;
+      bytes += job.bytes;
+      taken.push(job);
+      return job;
+    };
+    let done: Done<Event>[] | undefined;
     try {
       this.lost = undefined;
       this.writer.answer(begin);
-      while (taken.length < batchCommands && bytes < batchBytes && (taken.length === 0 || this.parts.elapsed() - started < batchMs)) {
-        const job = this.take();
-        if (!job) break;
-        bytes += job.bytes;
-        taken.push(job);
-        const events: Event[] = [];
-        this.exec('SAVEPOINT command');
-        try {
-          job.run(events);
-          this.exec('RELEASE command');
-          settle.push(() => job.resolve());
-          for (const event of events) published.push(event);
-        } catch (thrown) {
-          if (!this.writer.database.isTransaction) throw thrown;
-          this.exec('ROLLBACK TO command');
-          this.exec('RELEASE command');
-          settle.push(() => job.reject(asStoreError(thrown, job.name)));
-        }
+      done = this.runBare(next);
+      if (!done) {
+        this.exec('ROLLBACK');
+        this.writer.answer(begin);
+        done = taken.map((job) => this.runGuarded(job));
+        for (let job = next(); job; job = next()) done.push(this.runGuarded(job));
       }
       this.exec('COMMIT');
     } catch (thrown) {
       this.failBatch(this.lost ?? thrown, taken);
       return;
     }
-    for (const one of settle) one();
+    for (const { settle } of done) settle();
+    const published = done.flatMap(({ events }) => events);
     if (published.length > 0) for (const listener of this.listeners) listener(published);
+  }
+
+  /**
+   * Savepoints cost an eighth of the throughput, and hardly any command fails after it has written something. So commands first
+   * run without; if one does fail so, the answer is undefined, and the batch is undone and run again with them.
+   */
+  private runBare(next: () => Job<Event> | undefined): Done<Event>[] | undefined {
+    const done: Done<Event>[] = [];
+    for (let job = next(); job; job = next()) {
+      const events: Event[] = [];
+      this.wrote = false;
+      try {
+        job.run(events);
+        done.push({ events, settle: job.resolve });
+      } catch (thrown) {
+        if (!this.writer.database.isTransaction) throw thrown;
+        if (this.wrote) return undefined;
+        done.push(refused(job, thrown));
+      }
+    }
+    return done;
+  }
+
+  private runGuarded(job: Job<Event>): Done<Event> {
+    const events: Event[] = [];
+    this.exec('SAVEPOINT command');
+    try {
+      job.run(events);
+      this.exec('RELEASE command');
+      return { events, settle: job.resolve };
+    } catch (thrown) {
+      if (!this.writer.database.isTransaction) throw thrown;
+      this.exec('ROLLBACK TO command');
+      this.exec('RELEASE command');
+      return refused(job, thrown);
+    }
   }
 
   private failBatch(thrown: unknown, taken: Job<Event>[]): void {
@@ -170,6 +217,7 @@ export class SqliteStore<Event> implements Store<Event> {
   /** A full disk undoes the whole transaction, not only the command; a body that went on would write outside of any. */
   private answer(query: Query): unknown {
     if (this.lost !== undefined) throw this.lost;
+    this.wrote ||= query.want === 'run' || !query.sql.startsWith('SELECT');
     try {
       return this.writer.answer(query);
     } catch (thrown) {
@@ -177,4 +225,8 @@ export class SqliteStore<Event> implements Store<Event> {
       throw thrown;
     }
   }
+}
+
+function refused<Event>(job: Job<Event>, thrown: unknown): Done<Event> {
+  return { events: [], settle: () => job.reject(asStoreError(thrown, job.name)) };
 }
