@@ -5,16 +5,18 @@ import type { Channel } from './channels/channel.ts';
 import type { Config } from './config/schema.ts';
 import { Outbox } from './delivery/outbox.ts';
 import type { Accepted } from './engine/accept.ts';
-import { Engine, type Clock } from './engine/engine.ts';
-import type { Runner } from './engine/runner.ts';
+import { Engine, type Clock, type Delta } from './engine/engine.ts';
 import { InterlaneError, reasonOf } from './errors.ts';
 import { createBus, type Bus } from './events/bus.ts';
 import type { FeedEvent } from './protocol/event.ts';
+import { agentId as agentIdOf } from './protocol/ids.ts';
 import { keyContext } from './rules/agents.ts';
 import { compileWorld, type World } from './rules/decide.ts';
 import { compileRoutes, type Routes } from './rules/route.ts';
 import { formatSessionKey, mainKey } from './rules/session-key.ts';
+import { languageModel } from './runtime/language-model.ts';
 import { modelRunner } from './runtime/loop.ts';
+import { Models, type Found, type ModelSettings } from './runtime/models.ts';
 import { scriptedModel, type Script } from './runtime/scripted.ts';
 import { isLoopback } from './server/access.ts';
 import { Auth } from './server/auth.ts';
@@ -45,7 +47,7 @@ export interface GatewayOptions {
   warn?(message: string): void;
   /** Told when nobody knows what is on the disk; the process must end and start again. */
   fatal?(error: InterlaneError): void;
-  onDelta?(delta: { runId: string; sessionKey: string; text: string }): void;
+  onDelta?(delta: Delta): void;
   /** For tests: made-up time. */
   clock?: Clock;
   /** For tests: fewer slots than the machine would get. */
@@ -54,13 +56,16 @@ export interface GatewayOptions {
   search?: boolean;
   /** More tools than the built-in ones. */
   tools?: Tool[];
+  /** A model that was found on this machine, for when none is configured. */
+  found?: Found | undefined;
   /** Where clients connect; without it nobody can. */
   listen?: Listen;
 }
 
 interface Listen {
-  host: string;
-  port: number;
+  /** Instead of what the config says. */
+  host?: string | undefined;
+  port?: number | undefined;
   /** A secret to accept as an admin's, for containers and tests. */
   token?: string | undefined;
   version: string;
@@ -147,13 +152,12 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
   const live = new LiveRuns(eventParts);
 
   // 5. the engine; its runner is made below, from the tools that need the engine
-  let runner: Runner | undefined;
-  const engine = new Engine(
+  const engine: Engine = new Engine(
     {
       store,
       clock,
       newId,
-      runner: () => runner!,
+      runner: (agentId) => runner(agentId),
       caps: options.caps ?? {
         main: config.agents.defaults.maxConcurrent ?? 4 * cores,
         nested: 4 * cores,
@@ -180,10 +184,29 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     maxPingPongTurns,
     toolLevels: config.classification.tools,
   });
-  runner = modelRunner(
-    scriptedModel({ ...(options.script ? { script: options.script } : {}), sleep: (ms, signal) => sleep(clock, ms, signal) }),
+  const models = new Models(modelSettings(config), options.found);
+  const pause = (ms: number, signal: AbortSignal) => sleep(clock, ms, signal);
+  const scripted = modelRunner(scriptedModel({ ...(options.script ? { script: options.script } : {}), sleep: pause }), invoker);
+  const entryOf = new Map(config.agents.list.map((entry) => [agentIdOf(entry.id), entry]));
+  const thinking = modelRunner(
+    languageModel({
+      models,
+      setting: ({ agentId, sessionKey }) => ({
+        agentId,
+        name: entryOf.get(agentId)?.name,
+        instructions: entryOf.get(agentId)?.instructions,
+        sessionKey,
+        visibility: world.visibility,
+        date: new Date(clock.now()).toISOString().slice(0, 10),
+      }),
+      thinking: (agentId) => entryOf.get(agentId)?.thinking ?? config.agents.defaults.thinking,
+      sleep: pause,
+      after: (ms, work) => clock.after(ms, work),
+      warn,
+    }),
     invoker,
   );
+  const runner = (agentId: string) => (models.any && entryOf.get(agentId)?.runtime !== 'scripted' ? thinking : scripted);
 
   // 8. the way out
   const channels = new Map((options.channels ?? []).map((channel) => [channel.name, channel]));
@@ -201,11 +224,12 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     channelLevel: (channel) => config.classification.channels[channel] ?? 'PUBLIC',
   });
   const openDoor = async (listen: Listen): Promise<Door & { close(): Promise<void> }> => {
+    const { host = config.gateway.host, port = config.gateway.port } = listen;
     const auth = new Auth({ store, now: () => clock.now(), secret: (bytes) => randomBytes(bytes).toString('base64url') });
-    if (!isLoopback(listen.host) && listen.token === undefined && !(await auth.hasOperator()))
+    if (!isLoopback(host) && listen.token === undefined && !(await auth.hasOperator()))
       throw new InterlaneError(
         'PORT_UNUSABLE',
-        `address ${listen.host} is open to others, and there is no token yet; set INTERLANE_TOKEN, or start once on this machine only to get one`,
+        `address ${host} is open to others, and there is no token yet; set INTERLANE_TOKEN, or start once on this machine only to get one`,
       );
     const adminToken = await auth.start();
     if (listen.token !== undefined) auth.accept('environment', listen.token);
@@ -234,7 +258,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
         pid: process.pid,
         connections: sockets.size,
         store: { kind: 'sqlite', durability: config.store.durability, path: stateDir },
-        model: 'scripted',
+        model: models.choices(world.agents.defaultId, undefined)[0]?.ref ?? 'scripted',
         warnings: routes.warnings,
       }),
     });
@@ -262,8 +286,8 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     });
     const app = createHttp({ auth, report, ready: () => closing === undefined });
     const server = await startServer({
-      host: listen.host,
-      port: listen.port,
+      host,
+      port,
       names: new Set(config.gateway.names.map((name) => name.toLowerCase())),
       fetch: (request, env) => app.fetch(request, env),
       sockets,
@@ -311,6 +335,16 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     throw thrown;
   }
   return { world, routes, warnings: routes.warnings, store, bus, engine, receive, close, ...(door ? { server: door } : {}) };
+}
+
+function modelSettings({ models, agents }: Config): ModelSettings {
+  const { model, fallbacks } = agents.defaults;
+  return {
+    providers: models.providers,
+    model,
+    fallbacks,
+    agents: Object.fromEntries(agents.list.map((entry) => [agentIdOf(entry.id), entry.model])),
+  };
 }
 
 /** Every configured agent's main session exists from the start, so that it can be addressed on day one. */

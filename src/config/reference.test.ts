@@ -1,11 +1,13 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { mockProvider } from '../../test/mock/provider.ts';
 import { startGateway } from '../gateway.ts';
 import { SessionFacts } from '../protocol/session.ts';
 import { decide, partyOf } from '../rules/decide.ts';
 import { nearMisses } from '../rules/route.ts';
+import { findModel } from '../runtime/models.ts';
 import { readConfig } from './load.ts';
 import { configReference, listSettings } from './reference.ts';
 import type { Config } from './schema.ts';
@@ -13,18 +15,21 @@ import type { Config } from './schema.ts';
 const settings = listSettings();
 
 /** A config that sets everything with an effect, so that reading it touches everything there is to read. */
-const full = readConfig(
-  `{
+const full = (modelUrl: string) =>
+  readConfig(
+    `{
     session: { identityLinks: { ana: ['irc:1'] }, dmScope: 'per-peer', sendPolicy: { rules: [{ match: { channel: 'irc', chatType: 'direct', keyPrefix: 'x' }, action: 'deny' }, { match: { surface: 'irc' }, action: 'allow' }] } },
-    agents: { defaults: { subagents: { allowAgents: ['b'] } }, list: [{ id: 'a', default: true, name: 'A', subagents: { allowAgents: ['b'] }, sandbox: { mode: 'off', sessionToolsVisibility: 'all' } }, { id: 'b' }] },
+    models: { providers: { mock: { type: 'openai-compatible', baseUrl: '${modelUrl}', apiKey: 'k', authProfiles: { p: { apiKey: 'q' } }, models: { m: { contextTokens: 1000, cost: { input: 1, output: 1 } } } } } },
+    gateway: { port: 0, names: ['x'] },
+    agents: { defaults: { model: 'mock/m', fallbacks: ['mock/n'], thinking: 'low', subagents: { allowAgents: ['b'] } }, list: [{ id: 'a', default: true, name: 'A', model: 'mock/m', thinking: 'high', instructions: 'Be brief.', runtime: 'model', subagents: { allowAgents: ['b'] }, sandbox: { mode: 'off', sessionToolsVisibility: 'all' } }, { id: 'b', runtime: 'model' }] },
     tools: { sessions: { visibility: 'all' }, agentToAgent: { enabled: true, allow: ['*'] } },
     bindings: [{ agentId: 'b', match: { channel: 'irc', accountId: 'x', peer: { kind: 'direct', id: '1' }, guildId: 'g', teamId: 't' } }],
     classification: { channels: { irc: 'INTERNAL' } },
     policy: { rules: [{ id: 'r', hook: 'PRE_OUTPUT', match: { tool: '*', channel: '*', agentId: '*', keyPrefix: 'agent:', taint: 'PUBLIC', text: 'x' }, effect: 'BLOCK', message: 'no' }, { id: 's', hook: 'PRE_TOOL_CALL', match: { tool: '*', channel: '*', agentId: '*', keyPrefix: 'agent:', taint: 'PUBLIC', text: 'x' }, effect: 'BLOCK', message: 'no' }] },
   }`,
-  'test.json5',
-  {},
-).config;
+    'test.json5',
+    {},
+  ).config;
 
 /** Notes every path that is read, with list positions and free names left out. */
 function watched<T extends object>(value: T, read: Set<string>, path = ''): T {
@@ -32,7 +37,8 @@ function watched<T extends object>(value: T, read: Set<string>, path = ''): T {
     get(target, name, receiver) {
       const found: unknown = Reflect.get(target, name, receiver);
       if (typeof name === 'symbol' || typeof found === 'function' || (Array.isArray(target) && name === 'length')) return found;
-      const free = path === 'session.identityLinks' || path === 'classification.channels';
+      const free =
+        /^(session\.identityLinks|classification\.channels|models\.providers|models\.providers\.<name>\.(authProfiles|models))$/.test(path);
       const here = Array.isArray(target) ? `${path}[]` : free ? `${path}.<name>` : `${path}${path ? '.' : ''}${name}`;
       read.add(here);
       return typeof found === 'object' && found !== null ? watched(found, read, here) : found;
@@ -40,11 +46,32 @@ function watched<T extends object>(value: T, read: Set<string>, path = ''): T {
   });
 }
 
+const greeting = {
+  text: 'hello',
+  provenance: { kind: 'user' as const },
+  principal: 'test',
+  taint: 0,
+  mode: 'followup' as const,
+  class: 'main' as const,
+  deliver: false,
+  now: 0,
+};
+
 /** Everything that reads a config, asked once each. */
 async function readEverything(config: Config): Promise<void> {
   const stateDir = mkdtempSync(join(tmpdir(), 'interlane-read-'));
-  const gateway = await startGateway(config, { stateDir });
+  const gateway = await startGateway(config, { stateDir, listen: { version: 'test', token: 'a token for this test' } });
+  // One answer by an agent with settings of its own, one by another with a key of its own.
+  for (const [key, settings] of [
+    ['agent:a:main', '{}'],
+    ['agent:b:main', '{"authProfile":"p"}'],
+  ] as const) {
+    await gateway.store.write({ name: 'set', body: (t) => t.run('UPDATE sessions SET settings = ? WHERE key = ?', settings, key) }, {});
+    const { runId } = await gateway.engine.accept({ ...greeting, sessionKey: key, runId: key });
+    expect((await gateway.engine.wait(runId, 30_000)).state).toBe('ok');
+  }
   await gateway.close();
+  expect(await findModel(config, {}, () => Promise.reject(new Error('nobody is there')))).toBeUndefined();
   rmSync(stateDir, { recursive: true, force: true });
   const { world, routes } = gateway;
   nearMisses(routes, { channel: 'irc', peer: { kind: 'direct', id: '2' } }, undefined);
@@ -64,7 +91,7 @@ describe('the config reference', () => {
     const page = configReference();
     for (const { path } of settings) expect(page).toContain(`\`${path}\``);
     expect(page).toContain('- `session.dmScope`: "main", "per-peer", "per-channel-peer" or "per-account-channel-peer"; default `"main"`');
-    expect(page).toContain('- `gateway.port`: a whole number from 0 to 65535; default `4683` (*not yet*)');
+    expect(page).toContain('- `gateway.port`: a whole number from 0 to 65535; default `4683`');
     expect(page).toContain('- `hooks.token`: text (*secret*, *not yet*)');
     expect(page).toContain('- `bindings[].agentId`: text (*required*)');
   });
@@ -123,7 +150,9 @@ describe('the config reference', () => {
 
   it('marks every setting that nothing reads as "not yet"', async () => {
     const read = new Set<string>();
-    await readEverything(watched(full, read));
+    const provider = await mockProvider(() => ({ text: 'Hello.' }));
+    onTestFinished(() => provider.close());
+    await readEverything(watched(full(provider.url), read));
     const effective = settings
       .filter(({ notYet, allowed }) => !notYet && allowed !== 'a list' && allowed !== 'an object')
       .map(({ path }) => path.replace(/\[\]$/, ''));

@@ -55,8 +55,9 @@ const session = z.strictObject({
 });
 
 const agentDefaults = z.strictObject({
-  model: text.optional().meta({ description: 'provider/model; without it the first model found is used', notYet: true }),
-  thinking: ThinkingLevel.optional().meta({ description: "without it the model's own default holds", notYet: true }),
+  model: text.optional().meta({ description: 'provider/model; without it the first model found is used' }),
+  fallbacks: z.array(text).default([]).meta({ description: 'models to try, in order, when the first one does not answer' }),
+  thinking: ThinkingLevel.optional().meta({ description: "without it the model's own default holds" }),
   maxConcurrent: z.int().min(1).optional().meta({ description: 'chat runs at once; without it 4 per processor core' }),
   sandbox: z
     .strictObject({
@@ -135,6 +136,22 @@ const provider = z.strictObject({
     .record(z.string(), z.strictObject({ apiKey: secret('key of this profile') }))
     .default({})
     .meta({ description: 'further keys to choose from by name' }),
+  models: z
+    .record(
+      z.string(),
+      z.strictObject({
+        contextTokens: z.int().min(1_000).optional().meta({ description: 'its window; without it 128,000 is assumed' }),
+        cost: z
+          .strictObject({
+            input: z.number().min(0).meta({ description: 'dollars for a million tokens read' }),
+            output: z.number().min(0).meta({ description: 'dollars for a million tokens written' }),
+          })
+          .optional()
+          .meta({ description: 'its price; without it no cost is shown' }),
+      }),
+    )
+    .default({})
+    .meta({ description: 'what is known of single models, by their name at the provider' }),
 });
 
 const mcpServer = z
@@ -167,9 +184,12 @@ export const Config = z.strictObject({
   models: z
     .strictObject({
       providers: z.record(z.string(), provider).default({}).meta({ description: 'model services by the name used in provider/model' }),
+      discover: z.boolean().default(true).meta({
+        description:
+          'with no model configured, `up` looks for a key in the environment and for a local Ollama; false keeps to the scripted model',
+      }),
     })
-    .prefault({})
-    .meta({ notYet: true }),
+    .prefault({}),
   classification: Classification.prefault({}),
   policy: z
     .strictObject({

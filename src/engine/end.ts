@@ -4,6 +4,7 @@ import type { World } from '../rules/decide.ts';
 import type { Body, Reading } from '../store/contract.ts';
 import type { CallRow, RunRow, SessionRow, WaitRow } from '../store/rows.ts';
 import { deliverReply } from './deliver.ts';
+import type { Usage } from './runner.ts';
 import { advanceFlow } from './flows.ts';
 import { appendEntry, noteRun, type Tx } from './feed.ts';
 import { derivedId } from './ids.ts';
@@ -23,7 +24,7 @@ export interface RunEnd {
   text?: string | undefined;
   code?: string | undefined;
   error?: string | undefined;
-  tokens?: number | undefined;
+  usage?: Usage | undefined;
   usedMs?: number | undefined;
   now: number;
 }
@@ -55,7 +56,7 @@ export function* endRun(t: Tx, ending: Ending, run: RunRow, end: RunEnd, held?: 
   const was = run.state;
   if (was !== 'queued') {
     session.aborted_last = end.outcome === 'aborted' ? 1 : 0;
-    session.total_tokens += end.tokens ?? 0;
+    if (end.usage) session.total_tokens = tokensInUse(session, end.usage);
   }
   let replySeq: number | null = null;
   if (end.text !== undefined && end.text !== '') {
@@ -82,11 +83,12 @@ export function* endRun(t: Tx, ending: Ending, run: RunRow, end: RunEnd, held?: 
     end.outcome === 'ok' ? replySeq : null,
     end.code ?? null,
     end.error ?? null,
-    end.tokens ?? 0,
+    spent(end.usage),
     end.usedMs ?? 0,
     end.now,
     run.pk,
   );
+  if (end.usage) yield* addUsage(t, run, session, end.usage);
   if (was === 'queued')
     yield* t.run(`UPDATE inputs SET state = 'aborted', reason = ? WHERE run_pk = ? AND state = 'queued'`, end.error ?? end.outcome, run.pk);
   else {
@@ -107,6 +109,34 @@ export function* endRun(t: Tx, ending: Ending, run: RunRow, end: RunEnd, held?: 
   const reply = end.outcome === 'ok' ? (end.text ?? '') : '';
   if (run.cause === 'exchange') yield* advanceFlow(t, ending, ended, session, reply, end.now);
   else if (run.deliver === 1 && reply !== '') yield* deliverReply(t, ending.world, session, run, reply, end.now);
+}
+
+const spent = (usage: Usage | undefined) => (usage ? usage.input + usage.output : 0);
+
+/** A model says how much it has read; the scripted one only adds up what it said. */
+export function tokensInUse(session: SessionRow, usage: Usage): number {
+  return usage.model === undefined ? session.total_tokens + usage.output : usage.input + usage.output;
+}
+
+/** What real models cost, on the run and on the session. */
+export function* addUsage(t: Tx, run: RunRow, session: SessionRow, usage: Usage): Body<void> {
+  if (usage.model === undefined) return;
+  const { model, input, output, costMicros = 0 } = usage;
+  yield* t.run(
+    'UPDATE runs SET model = ?, input_tokens = input_tokens + ?, output_tokens = output_tokens + ?, cost_micros = cost_micros + ? WHERE pk = ?',
+    model,
+    input,
+    output,
+    costMicros,
+    run.pk,
+  );
+  yield* t.run(
+    'UPDATE sessions SET input_tokens = input_tokens + ?, output_tokens = output_tokens + ?, cost_micros = cost_micros + ?, system_sent = 1 WHERE pk = ?',
+    input,
+    output,
+    costMicros,
+    session.pk,
+  );
 }
 
 /** Gives each waiting call its result. Bounded; what is left over is found again by the sweep. */

@@ -28,6 +28,14 @@ export interface Clock {
   after(ms: number, work: () => void): () => void;
 }
 
+/** Text as a model makes it. `replace`: what came before in this step does not count. */
+export interface Delta {
+  runId: string;
+  sessionKey: string;
+  text: string;
+  replace?: true;
+}
+
 export interface EngineParts {
   store: Store<FeedEvent>;
   clock: Clock;
@@ -40,7 +48,7 @@ export interface EngineParts {
   /** Told what an operator should know. */
   warn(message: string): void;
   /** Text as it is made; ephemeral. */
-  onDelta?(delta: { runId: string; sessionKey: string; text: string }): void;
+  onDelta?(delta: Delta): void;
 }
 
 interface Live {
@@ -274,6 +282,11 @@ export class Engine {
       heard: (text) => {
         live.said += text;
         this.parts.onDelta?.({ runId: run.id, sessionKey: claim.session.key, text });
+      },
+      retracted: () => {
+        if (live.said === '') return;
+        live.said = '';
+        this.parts.onDelta?.({ runId: run.id, sessionKey: claim.session.key, text: '', replace: true });
       },
       stepped: () => (live.said = ''),
       finish: (end) => this.finish(end),

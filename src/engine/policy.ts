@@ -16,6 +16,8 @@ export interface SessionSettings {
   model?: string;
   thinkingLevel?: string;
   verboseLevel?: string;
+  /** Which of the provider's keys is used. */
+  authProfile?: string;
 }
 
 export const settingsOf = (session: Pick<SessionRow, 'settings'>) => JSON.parse(session.settings) as SessionSettings;

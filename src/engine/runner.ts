@@ -2,11 +2,35 @@
 import type { CallRow } from '../store/rows.ts';
 import type { TranscriptMessage } from '../protocol/transcript.ts';
 import type { CallResult } from './end.ts';
+import type { SessionSettings } from './policy.ts';
 import type { Lease, PlannedCall } from './runs.ts';
+
+/** What one step cost. Without a model's name it is a guess of the scripted one. */
+export interface Usage {
+  model?: string;
+  /** Tokens read; all of the prompt. */
+  input: number;
+  output: number;
+  /** How many of those read were cached. */
+  cached?: number;
+  /** Millionths of a dollar, where the price is known. */
+  costMicros?: number;
+}
+
+/** A model's reasoning, kept to be given back to it; nobody else reads it. */
+export interface Thought {
+  type: 'reasoning';
+  text: string;
+  providerOptions?: Record<string, Record<string, JsonValue>>;
+}
+type JsonValue = null | string | number | boolean | JsonValue[] | { [name: string]: JsonValue | undefined };
 
 export interface PromptMessage extends TranscriptMessage {
   /** What the turn is told beside this message. */
   context?: string;
+  reasoning?: Thought[];
+  /** Stands for everything before it. */
+  summary?: true;
 }
 
 export interface PendingCall {
@@ -28,6 +52,8 @@ export interface Turn {
   sessionId: string;
   sessionKey: string;
   agentId: string;
+  /** Tokens in use when the turn began. */
+  totalTokens: number;
   signal: AbortSignal;
   /** The end of the transcript, oldest first. */
   prompt(limit: number): Promise<PromptMessage[]>;
@@ -35,14 +61,20 @@ export interface Turn {
   pending(): Promise<PendingCall[]>;
   /** Text as it comes; nobody relies on it. */
   delta(text: string): void;
-  step(step: { text: string; calls: PlannedCall[]; tokens: number }): Promise<PendingCall[]>;
+  /** What was said since the last step does not count: it is tried again. */
+  retract(): void;
+  /** What the session is set to, now. */
+  settings(): Promise<SessionSettings>;
+  step(step: { text: string; calls: PlannedCall[]; usage: Usage; reasoning?: Thought[] | undefined }): Promise<PendingCall[]>;
+  /** Puts a summary in the place of everything up to and with a seq; nothing is deleted. */
+  compact(summary: { text: string; through: number; usage: Usage }): Promise<void>;
   startCall(call: PendingCall): Promise<void>;
   finishCall(call: PendingCall, result: CallResult): Promise<void>;
   /** Takes in what was queued to steer this turn; answers how many inputs. */
   steer(): Promise<number>;
   /** Gives the slot back while calls wait. True: stop here, the turn is called again when they are answered. */
   park(): Promise<boolean>;
-  end(end: { text: string; tokens: number }): Promise<void>;
+  end(end: { text: string; usage: Usage }): Promise<void>;
 }
 
 /** Returns when the turn has ended or is parked. What it throws ends the run as an error. */

@@ -3,9 +3,22 @@ import { InterlaneError } from '../errors.ts';
 import { runClasses, type RunClass } from '../protocol/run.ts';
 import type { Body } from '../store/contract.ts';
 import type { CallRow, RunRow, SessionRow, WaitRow } from '../store/rows.ts';
-import { answerWait, answerWaiters, endRun, notYet, recordResult, resumeFirst, type CallResult, type Ending, type RunEnd } from './end.ts';
+import {
+  addUsage,
+  answerWait,
+  answerWaiters,
+  endRun,
+  notYet,
+  tokensInUse,
+  recordResult,
+  resumeFirst,
+  type CallResult,
+  type Ending,
+  type RunEnd,
+} from './end.ts';
 import { appendEntry, noteRun, type EngineCommand, type Tx } from './feed.ts';
 import { derivedId } from './ids.ts';
+import type { Thought, Usage } from './runner.ts';
 import { absorb, consumeInput, inputOf } from './queue.ts';
 
 /** A run that crashed its gateway more often than this is ended instead of tried again. */
@@ -106,19 +119,27 @@ export interface PlannedCall {
 }
 
 /** The assistant's words and all its calls, before any of them is carried out. */
-export const persistStep: EngineCommand<Lease & { text: string; calls: PlannedCall[]; tokens: number; now: number }, CallRow[]> = {
+export const persistStep: EngineCommand<
+  Lease & { text: string; calls: PlannedCall[]; usage: Usage; reasoning?: Thought[] | undefined; now: number },
+  CallRow[]
+> = {
   name: 'persist step',
-  *body(t, { text, calls, tokens, now, ...lease }) {
+  *body(t, { text, calls, usage, reasoning, now, ...lease }) {
     const { run, session } = yield* held(t, lease);
     const step = run.step + 1;
-    const body = { calls: calls.map((call, idx) => ({ id: `${step}.${idx}`, name: call.tool, arguments: call.args })) };
+    const body = {
+      calls: calls.map((call, idx) => ({ id: `${step}.${idx}`, name: call.tool, arguments: call.args })),
+      ...(reasoning ? { reasoning } : {}),
+    };
+    session.total_tokens = tokensInUse(session, usage);
     yield* appendEntry(
       t,
       session,
       { id: derivedId(run.id, step), role: 'assistant', text, body, taint: session.taint, runPk: run.pk, step, runId: run.id },
       now,
     );
-    yield* t.run('UPDATE runs SET step = ?, tokens = tokens + ? WHERE pk = ?', step, tokens, run.pk);
+    yield* t.run('UPDATE runs SET step = ?, tokens = tokens + ? WHERE pk = ?', step, usage.input + usage.output, run.pk);
+    yield* addUsage(t, run, session, usage);
     for (const [idx, call] of calls.entries()) {
       yield* t.run(
         'INSERT INTO tool_calls (run_pk, step, idx, provider_id, tool, args, effect) VALUES (?,?,?,?,?,?,?)',
@@ -132,6 +153,33 @@ export const persistStep: EngineCommand<Lease & { text: string; calls: PlannedCa
       );
     }
     return yield* t.all<CallRow>('SELECT * FROM tool_calls WHERE run_pk = ? AND step = ? ORDER BY idx', run.pk, step);
+  },
+};
+
+/** The model's own summary becomes an entry that prompts begin with from now on. It carries the session's taint. */
+export const compactSession: EngineCommand<Lease & { text: string; through: number; usage: Usage; now: number }, void> = {
+  name: 'compact session',
+  *body(t, { text, through, usage, now, ...lease }) {
+    const { run, session } = yield* held(t, lease);
+    const id = derivedId(run.id, 'compact', through);
+    if (yield* t.one('SELECT 1 FROM entries WHERE id = ?', id)) return;
+    const seq = yield* appendEntry(
+      t,
+      session,
+      {
+        id,
+        role: 'user',
+        text,
+        body: { compacted: { through } },
+        taint: session.taint,
+        provenance: { kind: 'system' },
+        runPk: run.pk,
+        runId: run.id,
+      },
+      now,
+    );
+    yield* t.run('UPDATE sessions SET compact_seq = ? WHERE pk = ?', seq, session.pk);
+    yield* addUsage(t, run, session, usage);
   },
 };
 

@@ -4,8 +4,9 @@ import type { FeedEvent } from '../protocol/event.ts';
 import type { CallRow, EntryRow } from '../store/rows.ts';
 import { messageOf, type EntryBody } from '../store/views.ts';
 import type { RunEnd } from './end.ts';
-import type { PendingCall, PromptMessage, Turn } from './runner.ts';
-import { absorbSteer, finishCall, parkRun, persistStep, startCall, type Claim, type Lease } from './runs.ts';
+import { settingsOf, type SessionSettings } from './policy.ts';
+import type { PendingCall, PromptMessage, Thought, Turn } from './runner.ts';
+import { absorbSteer, compactSession, finishCall, parkRun, persistStep, startCall, type Claim, type Lease } from './runs.ts';
 
 interface TurnParts {
   store: Store<FeedEvent>;
@@ -19,6 +20,8 @@ interface Hold {
   /** Active time so far. */
   usedMs(): number;
   heard(text: string): void;
+  /** What was said since the last step is tried again. */
+  retracted(): void;
   /** A step was kept, with what was said before it. */
   stepped(): void;
   finish(end: Lease & RunEnd): Promise<void>;
@@ -47,11 +50,16 @@ export function makeTurn({ store, clock }: TurnParts, hold: Hold): Turn {
     sessionId: session.id,
     sessionKey: session.key,
     agentId: session.agent,
+    totalTokens: session.total_tokens,
     signal: hold.signal,
     prompt: (limit) => store.read(promptTail, { sessionPk: session.pk, limit }),
     // Before the first step there can be none.
     pending: async () => (steps === 0 ? [] : pendingOf(await store.read(pendingCalls, { runPk }))),
     delta: (text) => hold.heard(text),
+    retract: () => hold.retracted(),
+    settings: () => store.read(sessionSettings, { sessionPk: session.pk }),
+    compact: (summary) =>
+      store.write(compactSession, { ...lease, ...summary, now: clock.now() }, { urgent: true, bytes: summary.text.length }),
     step: async (step) => {
       const rows = await store.write(persistStep, { ...lease, ...step, now: clock.now() }, { urgent: true, bytes: step.text.length });
       steps++;
@@ -72,9 +80,9 @@ export function makeTurn({ store, clock }: TurnParts, hold: Hold): Turn {
       if (parked) hold.settled();
       return parked;
     },
-    end: async ({ text, tokens }) => {
+    end: async ({ text, usage }) => {
       hold.signal.throwIfAborted();
-      await hold.finish({ ...lease, outcome: 'ok', text, tokens, usedMs: hold.usedMs(), now: clock.now() });
+      await hold.finish({ ...lease, outcome: 'ok', text, usage, usedMs: hold.usedMs(), now: clock.now() });
       hold.settled();
     },
   };
@@ -102,14 +110,41 @@ const hasSteer: ReadQuery<{ lane: string }, boolean> = {
   },
 };
 
+function promptMessage(row: EntryRow): PromptMessage {
+  const message: PromptMessage = messageOf(row, undefined);
+  if (row.body === null) return message;
+  const { context, reasoning, compacted } = JSON.parse(row.body) as EntryBody;
+  if (context !== undefined) message.context = context;
+  if (reasoning !== undefined) message.reasoning = reasoning as Thought[];
+  if (compacted !== undefined) message.summary = true;
+  return message;
+}
+
+const sessionSettings: ReadQuery<{ sessionPk: number }, SessionSettings> = {
+  name: 'session settings',
+  *body(t, { sessionPk }) {
+    return settingsOf((yield* t.one<{ settings: string }>('SELECT settings FROM sessions WHERE pk = ?', sessionPk))!);
+  },
+};
+
 const promptTail: ReadQuery<{ sessionPk: number; limit: number }, PromptMessage[]> = {
   name: 'prompt',
   *body(t, { sessionPk, limit }) {
-    const rows = yield* t.all<EntryRow>('SELECT * FROM entries WHERE session_pk = ? ORDER BY seq DESC LIMIT ?', sessionPk, limit);
-    return rows.toReversed().map((row) => {
-      const message: PromptMessage = messageOf(row, undefined);
-      const context = row.body === null ? undefined : (JSON.parse(row.body) as EntryBody).context;
-      return context === undefined ? message : Object.assign(message, { context });
-    });
+    const { compact_seq: at } = (yield* t.one<{ compact_seq: number | null }>('SELECT compact_seq FROM sessions WHERE pk = ?', sessionPk))!;
+    const summary =
+      at === null ? undefined : yield* t.one<EntryRow>('SELECT * FROM entries WHERE session_pk = ? AND seq = ?', sessionPk, at);
+    const through = summary ? ((JSON.parse(summary.body!) as EntryBody).compacted?.through ?? 0) : 0;
+    const rows = yield* t.all<EntryRow>(
+      'SELECT * FROM entries WHERE session_pk = ? AND seq > ? ORDER BY seq DESC LIMIT ?',
+      sessionPk,
+      through,
+      limit,
+    );
+    // A summary stands where what it sums up stood, and an older one is part of the newer.
+    const later = rows
+      .toReversed()
+      .map(promptMessage)
+      .filter((message) => !message.summary);
+    return summary ? [promptMessage(summary), ...later] : later;
   },
 };

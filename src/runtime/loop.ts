@@ -1,35 +1,69 @@
 // The turn of an agent on a model: open calls → steering → one model step → persist → calls → … → end. Resumes wherever it stopped.
 import { untilAborted } from '../engine/abort.ts';
-import type { Runner } from '../engine/runner.ts';
+import type { Runner, Turn, Usage } from '../engine/runner.ts';
 import { InterlaneError } from '../errors.ts';
 import type { Invoker } from '../tools/invoke.ts';
-import type { Model } from './model.ts';
+import { summarizeOlder } from './compact.ts';
+import type { Model, StepLive, StepRequest } from './model.ts';
 
-const promptEntries = 200;
 const mostSteps = 100;
+/** From this share of a model's window on, what is old is summed up before the next step. */
+const fullAt = 0.85;
+/** A model that still finds the prompt too long after this many summaries cannot be helped. */
+const mostSummaries = 3;
 
 export function modelRunner(model: Model, invoker: Invoker): Runner {
   return {
     async run(turn) {
+      let used = turn.totalTokens;
+      let summaries = 0;
       for (let steps = 0; steps < mostSteps; steps++) {
-        turn.signal.throwIfAborted();
-        const pending = await turn.pending();
-        // All are tried before one failure is looked at, so that none goes on unwatched.
-        const settled = await Promise.allSettled(pending.map((call) => invoker.invoke(turn, call)));
-        for (const one of settled) if (one.status === 'rejected') throw one.reason;
-        turn.signal.throwIfAborted();
-        if (settled.some((one) => one.status === 'fulfilled' && one.value === 'waiting') && (await turn.park())) return;
-        turn.signal.throwIfAborted();
+        if ((await carryOut(turn, invoker)) === 'parked') return;
         await turn.steer();
-        const prompt = await turn.prompt(promptEntries);
-        const request = { agentId: turn.agentId, sessionKey: turn.sessionKey, prompt, tools: invoker.tools.values() };
-        const said = await untilAborted(turn.signal, model.step(request, { signal: turn.signal, delta: (text) => turn.delta(text) }));
+        const request = await requestOf(turn, model, invoker);
+        const live: StepLive = { signal: turn.signal, delta: (text) => turn.delta(text), again: () => turn.retract() };
+        const full = used > fullAt * (model.window?.(request) ?? Infinity) || request.prompt.length === model.promptEntries;
+        if (full && summaries < mostSummaries && (await summarizeOlder(turn, model, request, summaries++))) {
+          used = 0;
+          continue;
+        }
+        let said: Awaited<ReturnType<Model['step']>>;
+        try {
+          said = await untilAborted(turn.signal, model.step(request, live));
+        } catch (thrown) {
+          if (!isOverflow(thrown) || summaries >= mostSummaries) throw thrown;
+          if (!(await summarizeOlder(turn, model, request, summaries++))) throw thrown;
+          continue;
+        }
         turn.signal.throwIfAborted();
-        if (said.calls.length === 0) return turn.end({ text: said.text, tokens: said.tokens });
+        used = inUse(said.usage);
+        if (said.calls.length === 0) return turn.end({ text: said.text, usage: said.usage });
         const calls = said.calls.map((call) => ({ ...call, effect: invoker.tools.get(call.tool)?.effect ?? ('pure' as const) }));
-        await turn.step({ text: said.text, calls, tokens: said.tokens });
+        await turn.step({ text: said.text, calls, usage: said.usage, reasoning: said.reasoning });
       }
       throw new InterlaneError('POLICY_BLOCKED', `run took ${mostSteps} steps without an end and was stopped`);
     },
   };
 }
+
+/** The calls of the last step that have no result yet. */
+async function carryOut(turn: Turn, invoker: Invoker): Promise<'done' | 'parked'> {
+  turn.signal.throwIfAborted();
+  const pending = await turn.pending();
+  // All are tried before one failure is looked at, so that none goes on unwatched.
+  const settled = await Promise.allSettled(pending.map((call) => invoker.invoke(turn, call)));
+  for (const one of settled) if (one.status === 'rejected') throw one.reason;
+  turn.signal.throwIfAborted();
+  if (settled.some((one) => one.status === 'fulfilled' && one.value === 'waiting') && (await turn.park())) return 'parked';
+  turn.signal.throwIfAborted();
+  return 'done';
+}
+
+async function requestOf(turn: Turn, model: Model, invoker: Invoker): Promise<StepRequest> {
+  const prompt = await turn.prompt(model.promptEntries);
+  const settings = await turn.settings();
+  return { agentId: turn.agentId, sessionKey: turn.sessionKey, prompt, tools: invoker.tools.values(), settings };
+}
+
+const inUse = (usage: Usage) => usage.input + usage.output;
+const isOverflow = (thrown: unknown) => thrown instanceof InterlaneError && thrown.code === 'CONTEXT_OVERFLOW';

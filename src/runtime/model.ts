@@ -1,20 +1,39 @@
 // The contract of a model: one step at a time. What it said and wants to call is persisted before anything is done with it.
-import type { PromptMessage } from '../engine/runner.ts';
+import type { SessionSettings } from '../engine/policy.ts';
+import type { PromptMessage, Thought, Usage } from '../engine/runner.ts';
 import type { Tool } from '../tools/define.ts';
 
-interface StepRequest {
+export interface StepRequest {
   agentId: string;
   sessionKey: string;
   prompt: PromptMessage[];
   tools: Iterable<Tool>;
+  /** What this session is set to; without it the agent's settings hold. */
+  settings: SessionSettings;
 }
 
 export interface StepSaid {
   text: string;
   calls: { providerId: string; tool: string; args: Record<string, unknown> }[];
-  tokens: number;
+  usage: Usage;
+  /** What it thought, to be given back to it with its calls. */
+  reasoning?: Thought[];
+}
+
+/** What a step passes on while it lasts. */
+export interface StepLive {
+  signal: AbortSignal;
+  delta(text: string): void;
+  /** What was said in this step so far does not count: it is tried again. */
+  again(): void;
 }
 
 export interface Model {
-  step(request: StepRequest, live: { signal: AbortSignal; delta(text: string): void }): Promise<StepSaid>;
+  /** How many entries of the transcript it wants at most. */
+  promptEntries: number;
+  /** Tokens that fit; unlimited without it. */
+  window?(request: StepRequest): number;
+  step(request: StepRequest, live: StepLive): Promise<StepSaid>;
+  /** The transcript in a few words, when it no longer fits. Absent for a model that never fills up. */
+  summarize?(request: StepRequest, live: StepLive): Promise<StepSaid>;
 }

@@ -42,6 +42,7 @@ export interface ScriptedOptions {
 export function scriptedModel(options: ScriptedOptions): Model {
   const rules = (options.script ?? echo).map((rule) => ({ ...rule, pattern: RE2JS.compile(rule.when) }));
   return {
+    promptEntries: 200,
     async step({ agentId, prompt }, { signal, delta }): Promise<StepSaid> {
       const at = prompt.findLastIndex((message) => message.role === 'user');
       const input = prompt[at];
@@ -50,7 +51,7 @@ export function scriptedModel(options: ScriptedOptions): Model {
       // The number of steps already taken is read from the transcript, so a resumed turn goes on where it was.
       const taken = prompt.slice(at + 1).filter((message) => message.role === 'assistant').length;
       const step = rule?.steps[taken];
-      if (!step) return { text: '', calls: [], tokens: 0 };
+      if (!step) return { text: '', calls: [], usage: { input: 0, output: 0 } };
       if (step.sleepMs > 0) await options.sleep(step.sleepMs, signal);
       if (step.fail !== undefined) throw new Error(step.fail);
       const result = prompt.findLast((message) => message.role === 'toolResult');
@@ -60,7 +61,7 @@ export function scriptedModel(options: ScriptedOptions): Model {
       for (let from = 0; from < text.length; from += step.stream ?? text.length)
         delta(text.slice(from, from + (step.stream ?? text.length)));
       const calls = step.calls.map((call, index) => ({ providerId: `call_${index}`, tool: call.tool, args: fillAll(call.args, fill) }));
-      return { text, calls, tokens: Math.ceil(text.length / 4) };
+      return { text, calls, usage: { input: 0, output: Math.ceil(text.length / 4) } };
     },
   };
 }

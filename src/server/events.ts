@@ -173,9 +173,15 @@ export class LiveRuns {
   }
 
   /** Text as a model makes it. Gathered for a moment, so that a fast model does not make a frame of every word. */
-  delta({ runId, text }: { runId: string; text: string }): void {
+  delta({ runId, text, replace }: { runId: string; text: string; replace?: true }): void {
     const run = this.runs.get(runId);
     if (!run) return;
+    if (replace) {
+      run.cancel();
+      run.waiting = '';
+      this.chat(runId, run, { state: 'delta', deltaText: '', replace: true });
+      return;
+    }
     if (run.waiting === '') run.cancel = this.parts.after(deltaEveryMs, () => this.flush(runId, run));
     run.waiting += text;
   }

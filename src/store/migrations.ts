@@ -131,6 +131,15 @@ export const migrations: string[] = [
     session_key TEXT, created_at INTEGER NOT NULL, last_used_at INTEGER, expires_at INTEGER
   ) STRICT, WITHOUT ROWID;
   CREATE INDEX tokens_expired ON tokens (expires_at) WHERE expires_at IS NOT NULL;
+  -- What real models read, said and cost.
+  ALTER TABLE runs ADD COLUMN model TEXT;
+  ALTER TABLE runs ADD COLUMN input_tokens INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE runs ADD COLUMN output_tokens INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE runs ADD COLUMN cost_micros INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE sessions ADD COLUMN input_tokens INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE sessions ADD COLUMN output_tokens INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE sessions ADD COLUMN cost_micros INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE sessions ADD COLUMN compact_seq INTEGER;
   CREATE INDEX sessions_archived ON sessions (last_pos) WHERE state = 'archived' AND current = 1;
   `,
 ];

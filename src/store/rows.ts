@@ -22,7 +22,13 @@ export interface SessionRow {
   created_at: number;
   last_pos: number;
   last_at: number;
+  /** In use: how much the model last read and said. */
   total_tokens: number;
+  input_tokens: number;
+  output_tokens: number;
+  cost_micros: number;
+  /** The entry that sums up what was before it. */
+  compact_seq: number | null;
   aborted_last: number;
   system_sent: number;
   archive_at: number | null;
@@ -57,6 +63,10 @@ export interface RunRow {
   error_code: string | null;
   error: string | null;
   tokens: number;
+  model: string | null;
+  input_tokens: number;
+  output_tokens: number;
+  cost_micros: number;
   queued_at: number;
   started_at: number | null;
   ended_at: number | null;

@@ -15,6 +15,10 @@ export interface EntryBody {
   toolName?: string;
   isError?: boolean;
   aborted?: true;
+  /** A model's reasoning that belongs to its calls. */
+  reasoning?: unknown[];
+  /** This entry is a summary of all entries up to and with this seq. */
+  compacted?: { through: number };
 }
 
 export function happened(session: Pick<SessionRow, 'id' | 'key' | 'agent' | 'level'>, pos: number, at: number) {

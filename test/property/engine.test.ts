@@ -281,7 +281,7 @@ class Real {
     this.store = memoryStore<FeedEvent>({ rerun: 0.5, random });
     const runner: Runner = {
       run: (turn) => {
-        if (turn.agentId === 'z') return turn.end({ text: '', tokens: 0 });
+        if (turn.agentId === 'z') return turn.end({ text: '', usage: { input: 0, output: 0 } });
         const { promise, resolve, reject } = Promise.withResolvers<void>();
         turn.signal.addEventListener('abort', () => reject(turn.signal.reason as Error));
         this.turns.set(turn.runId, { turn, leave: resolve, fail: reject });
@@ -347,7 +347,7 @@ class Real {
     const { turn, leave } = taken;
     const calls = targets.map(() => ({ providerId: 'call', tool: 'sessions_send', args: {}, effect: 'keyed' as const }));
     const said: string[] = [];
-    for (const call of await turn.step({ text: '', calls, tokens: 0 })) {
+    for (const call of await turn.step({ text: '', calls, usage: { input: 0, output: 0 } })) {
       const [target] = await this.rows<{ pk: number }>('SELECT pk FROM sessions WHERE key = ? AND current = 1', keyOf(targets[call.idx]!));
       const args = {
         from: { ...turn.lease, step: call.step, idx: call.idx },
@@ -524,7 +524,7 @@ const send = (which: number, offsets: number[], waitMs: number, maxTurns: number
 const finish = (which: number, reply: string) =>
   command(`finish(${which}, ${JSON.stringify(reply)})`, anyRunning, async (model, real) => {
     const { run, hand } = taken(model, real, which);
-    await hand.turn.end({ text: reply, tokens: 1 });
+    await hand.turn.end({ text: reply, usage: { input: 0, output: 1 } });
     hand.leave();
     model.finish(run, 'ok', reply);
   });
@@ -678,7 +678,7 @@ async function begin(real: Real, one: Op, ids: string[], told: Told): Promise<vo
         if (hand) await real.send(hand, one.targets, one.waitMs, one.maxTurns);
         break;
       case 'finish':
-        if (hand) await hand.turn.end({ text: one.reply, tokens: 1 });
+        if (hand) await hand.turn.end({ text: one.reply, usage: { input: 0, output: 1 } });
         hand?.leave();
         break;
       case 'fail':

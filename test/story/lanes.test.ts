@@ -992,7 +992,7 @@ describe('whatever a runner does, its run ends exactly once', () => {
     await hand.accept('r');
     const { turn } = await hand.turn('r');
     turn.delta('first step');
-    await turn.step({ text: 'first step', calls: [], tokens: 1 });
+    await turn.step({ text: 'first step', calls: [], usage: { input: 0, output: 1 } });
     turn.delta('second');
     await hand.engine.abort('r', 'enough');
     await hand.engine.wait('r', 60_000);
@@ -1032,8 +1032,8 @@ describe('whatever a runner does, its run ends exactly once', () => {
     const hand = await byHand();
     await hand.accept('r');
     const { turn, fail } = await hand.turn('r');
-    await turn.end({ text: 'done', tokens: 1 });
-    await expect(turn.end({ text: 'again', tokens: 1 })).rejects.toMatchObject({ code: 'LEASE_LOST' });
+    await turn.end({ text: 'done', usage: { input: 0, output: 1 } });
+    await expect(turn.end({ text: 'again', usage: { input: 0, output: 1 } })).rejects.toMatchObject({ code: 'LEASE_LOST' });
     fail(new Error('late'));
     expect(await hand.engine.wait('r', 60_000)).toMatchObject({ state: 'ok', reply: 'done' });
     expect(await transcript(hand)).toEqual([{ text: 'done', body: null }]);
@@ -1071,7 +1071,7 @@ describe('whatever a runner does, its run ends exactly once', () => {
     await hand.accept('r');
     const { turn, leave } = await hand.turn('r');
     const stopped = hand.engine.abort('r', 'enough');
-    const ending = turn.end({ text: 'too late', tokens: 1 }).finally(leave);
+    const ending = turn.end({ text: 'too late', usage: { input: 0, output: 1 } }).finally(leave);
     expect(await stopped).toMatchObject({ aborted: true });
     await Promise.allSettled([ending]);
     const view = await hand.engine.wait('r', 60_000);
@@ -1083,7 +1083,7 @@ describe('whatever a runner does, its run ends exactly once', () => {
     const hand = await byHand();
     await hand.accept('r');
     const { turn } = await hand.turn('r');
-    await turn.step({ text: '', calls: [{ providerId: 'x', tool: 't', args: {}, effect: 'keyed' }], tokens: 0 });
+    await turn.step({ text: '', calls: [{ providerId: 'x', tool: 't', args: {}, effect: 'keyed' }], usage: { input: 0, output: 0 } });
     const waits = `INSERT INTO waits (run_pk, step, idx, lane, target_run_pk, target_lane, due_at) VALUES (1, 1, 0, '${main}', 99, 'elsewhere', 9e15)`;
     await hand.store.write(
       {
@@ -1106,11 +1106,15 @@ describe('whatever a runner does, its run ends exactly once', () => {
     const hand = await byHand();
     await hand.accept('r');
     const { turn, leave } = await hand.turn('r');
-    const [call] = await turn.step({ text: '', calls: [{ providerId: 'x', tool: 't', args: {}, effect: 'pure' }], tokens: 0 });
-    await turn.end({ text: 'done', tokens: 0 });
+    const [call] = await turn.step({
+      text: '',
+      calls: [{ providerId: 'x', tool: 't', args: {}, effect: 'pure' }],
+      usage: { input: 0, output: 0 },
+    });
+    await turn.end({ text: 'done', usage: { input: 0, output: 0 } });
     leave();
     const lost = { code: 'LEASE_LOST' };
-    await expect(turn.step({ text: 'more', calls: [], tokens: 0 })).rejects.toMatchObject(lost);
+    await expect(turn.step({ text: 'more', calls: [], usage: { input: 0, output: 0 } })).rejects.toMatchObject(lost);
     await expect(turn.startCall(call!)).rejects.toMatchObject(lost);
     await expect(turn.finishCall(call!, { text: 'x', isError: false, taint: 0 })).rejects.toMatchObject(lost);
     await expect(turn.park()).rejects.toMatchObject(lost);
