@@ -4,7 +4,7 @@ import type { RunState } from '../protocol/run.ts';
 import { InterlaneError } from '../errors.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
 import type { DeliveryRow, EntryRow, ExchangeRow, RunRow, SessionRow } from '../store/rows.ts';
-import { happened, messageOf } from '../store/views.ts';
+import { happened, messageOf, type FeedDetail } from '../store/views.ts';
 
 interface Subscription {
   /** Only events this says yes to. Asked for each event, with the level it has now. */
@@ -132,6 +132,7 @@ interface FeedRow {
   kind: FeedEvent['kind'];
   ref_pk: number;
   state: string | null;
+  detail: string | null;
   at: number;
 }
 
@@ -151,6 +152,8 @@ const feedAfter: ReadQuery<
       const session = yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', row.session_pk);
       if (!session) continue; // deleted and forgotten
       const common = happened(session, row.pos, row.at);
+      const { turn = 0, reason, error } = row.detail === null ? {} : (JSON.parse(row.detail) as FeedDetail);
+      const failed = error === undefined ? {} : { error };
       switch (row.kind) {
         case 'entry': {
           const entry = yield* t.one<EntryRow & { run_id: string | null }>(
@@ -163,14 +166,7 @@ const feedAfter: ReadQuery<
         case 'run': {
           const run = yield* t.one<RunRow>('SELECT * FROM runs WHERE pk = ?', row.ref_pk);
           if (!run) break; // forgotten already
-          const state = row.state as RunState;
-          events.push({
-            ...common,
-            kind: 'run',
-            runId: run.id,
-            state,
-            ...(run.error !== null && run.state === state ? { error: run.error } : {}),
-          });
+          events.push({ ...common, kind: 'run', runId: run.id, state: row.state as RunState, ...failed });
           break;
         }
         case 'session':
@@ -184,8 +180,8 @@ const feedAfter: ReadQuery<
             kind: 'exchange',
             exchangeId: exchange.id,
             state: row.state!,
-            turn: exchange.turn,
-            ...(exchange.end_reason !== null && exchange.state === row.state ? { reason: exchange.end_reason } : {}),
+            turn,
+            ...(reason === undefined ? {} : { reason }),
           });
           break;
         }
@@ -199,7 +195,7 @@ const feedAfter: ReadQuery<
             state: row.state!,
             channel: delivery.channel,
             recipient: delivery.recipient,
-            ...(delivery.error !== null && delivery.state === row.state ? { error: delivery.error } : {}),
+            ...failed,
           });
           break;
         }

@@ -117,10 +117,10 @@ export const migrations: string[] = [
   CREATE INDEX deliveries_session ON deliveries (session_pk);
   CREATE INDEX deliveries_sending ON deliveries (owner) WHERE state = 'sending';
 
-  -- The order of everything that happened; a cursor is a position in it.
+  -- The order of everything that happened; a cursor is a position in it. What a later moment may change is kept in detail.
   CREATE TABLE feed (
     pos INTEGER PRIMARY KEY AUTOINCREMENT, session_pk INTEGER NOT NULL, kind TEXT NOT NULL, ref_pk INTEGER NOT NULL, state TEXT,
-    level INTEGER NOT NULL, at INTEGER NOT NULL
+    detail TEXT, level INTEGER NOT NULL, at INTEGER NOT NULL
   ) STRICT;
   CREATE INDEX feed_session ON feed (session_pk, pos);
   `,

@@ -126,8 +126,8 @@ async function busyDay(one: One): Promise<number> {
   return settled(one);
 }
 
-/** The level is the one a session has now, and the turn of an exchange the one it is at; the rest is what happened. */
-const shown = (events: FeedEvent[]) => events.map((event) => ({ ...event, level: '', turn: 0 }));
+/** The level is the one a session has now; the rest is what happened. */
+const shown = (events: FeedEvent[]) => events.map((event) => ({ ...event, level: '' }));
 
 describe('a subscriber', () => {
   it('from the beginning and a live one hear the same events in the same order', async () => {
