@@ -23,6 +23,8 @@ const pageSize = 200;
 export interface Bus {
   /** From just after `cursor` (or from now on), each event once and in order. Returns the undo. */
   subscribe(subscription: Subscription, cursor?: number): () => void;
+  /** How many listen now. */
+  readonly subscribers: number;
   close(): void;
 }
 
@@ -33,13 +35,21 @@ export function createBus(store: Store<FeedEvent>): Bus {
   });
   return {
     subscribe(subscription, cursor) {
-      const reader = new Reader(store, subscription, cursor);
-      readers.add(reader);
-      reader.start();
-      return () => {
+      const leave = () => {
         reader.closed = true;
         readers.delete(reader);
       };
+      const failed = (error: unknown) => {
+        leave();
+        subscription.failed(error);
+      };
+      const reader = new Reader(store, subscription, failed, cursor);
+      readers.add(reader);
+      reader.start();
+      return leave;
+    },
+    get subscribers() {
+      return readers.size;
     },
     close() {
       undo();
@@ -54,6 +64,7 @@ class Reader {
   closed = false;
   private readonly store: Store<FeedEvent>;
   private readonly subscription: Subscription;
+  private readonly fail: (error: unknown) => void;
   private cursor: number | undefined;
   private live: FeedEvent[] = [];
   private behind = false;
@@ -61,9 +72,10 @@ class Reader {
   private missed = false;
   private busy = false;
 
-  constructor(store: Store<FeedEvent>, subscription: Subscription, cursor: number | undefined) {
+  constructor(store: Store<FeedEvent>, subscription: Subscription, fail: (error: unknown) => void, cursor: number | undefined) {
     this.store = store;
     this.subscription = subscription;
+    this.fail = fail;
     this.cursor = cursor;
   }
 
@@ -93,10 +105,7 @@ class Reader {
         else await this.handOver(this.live.splice(0));
       }
     } catch (thrown) {
-      if (!this.closed) {
-        this.closed = true;
-        this.subscription.failed(thrown);
-      }
+      if (!this.closed) this.fail(thrown);
     } finally {
       this.busy = false;
     }
@@ -142,10 +151,10 @@ const feedAfter: ReadQuery<
 > = {
   name: 'feed',
   *body(t, { cursor, limit }) {
-    const oldest = (yield* t.one<{ pos: number }>('SELECT pos FROM feed ORDER BY pos LIMIT 1'))?.pos ?? cursor + 1;
     const latest = (yield* t.one<{ seq: number }>(`SELECT seq FROM sqlite_sequence WHERE name = 'feed'`))?.seq ?? 0;
-    // Older than what is kept, or from another database: either way nobody knows what was missed.
-    if ((cursor + 1 < oldest && cursor > 0) || cursor > latest) return { events: [], reset: true, oldest, last: cursor, more: false };
+    const oldest = (yield* t.one<{ pos: number }>('SELECT pos FROM feed ORDER BY pos LIMIT 1'))?.pos ?? latest + 1;
+    // Older than what is kept (the beginning is, too, once it was forgotten), or from another database: nobody knows what was missed.
+    if (cursor + 1 < oldest || cursor > latest) return { events: [], reset: true, oldest, last: cursor, more: false };
     const rows = yield* t.all<FeedRow>('SELECT * FROM feed WHERE pos > ? ORDER BY pos LIMIT ?', cursor, limit);
     const events: FeedEvent[] = [];
     for (const row of rows) {
