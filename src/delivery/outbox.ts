@@ -155,7 +155,7 @@ function beginSending(world: World): EngineCommand<{ now: number; limit: number 
       const taken: DeliveryRow[] = [];
       for (const delivery of due) {
         const session = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', delivery.session_pk))!;
-        const { decision, text } = yield* passOut(t, world, { ...session, taint: delivery.taint }, delivery.channel, delivery.text);
+        const { decision, text } = passOut(world, { ...session, taint: delivery.taint }, delivery.channel, delivery.text);
         if (text === undefined) {
           yield* t.run(`UPDATE deliveries SET state = 'dead', error = ? WHERE pk = ?`, decision.why, delivery.pk);
           yield* noteDelivery(t, session, delivery, 'dead', now, decision.why);

@@ -45,7 +45,7 @@ interface Outgoing extends DeliveryContext {
 
 /** Answers with what happened: `queued`, or the reason it was blocked. What is blocked is a row too, so that nobody wonders. */
 function* enqueue(t: Tx, world: World, session: SessionRow, out: Outgoing): Body<string> {
-  const { decision, text } = yield* passOut(t, world, session, out.channel, out.text);
+  const { decision, text } = passOut(world, session, out.channel, out.text);
   if (text === undefined) {
     yield* insertDelivery(t, session, out, 0, '', { state: 'dead', error: decision.why });
     return `blocked: ${decision.why}`;

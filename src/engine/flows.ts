@@ -30,7 +30,7 @@ function* advance(t: Tx, ending: Ending, exchange: ExchangeRow, run: RunRow, ses
     exchange.req_session_pk === null ? undefined : yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', exchange.req_session_pk);
   const phase = exchange.state as ExchangeState['phase'];
   const other = phase === 'announce' ? undefined : session.pk === target.pk ? requester : target;
-  const passed = other && reply !== '' ? (yield* passText(t, ending.world, 'reply', session, other, reply)).text : undefined;
+  const passed = other && reply !== '' ? passText(ending.world, 'reply', session, other, reply).text : undefined;
   const canReplyBack = requester !== undefined && requester.pk !== target.pk;
   const step = advanceExchange(
     { phase, turn: exchange.turn, maxTurns: exchange.max_turns, canReplyBack },
@@ -137,7 +137,7 @@ function* announceText(t: Tx, ending: Ending, exchange: ExchangeRow, requester: 
     latestReply = yield* textAt(exchange.last_session_pk, exchange.last_seq);
     // The requester's last word has not been in the target's session yet, so carrying it there is asked like any reply.
     if (requester && exchange.last_session_pk === requester.pk)
-      latestReply = (yield* passText(t, ending.world, 'reply', requester, target, latestReply)).text;
+      latestReply = passText(ending.world, 'reply', requester, target, latestReply).text;
   }
   return announceContext({
     from: requester?.key ?? 'the operator',

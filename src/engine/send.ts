@@ -53,7 +53,7 @@ export function sendToSession(ending: Ending): EngineCommand<SendArgs, Sent> {
         args.targetSessionPk,
       );
       if (!target) throw new InterlaneError('SESSION_NOT_FOUND', 'session was reset or closed a moment ago; see sessions_list');
-      const { decision, text } = yield* passText(t, ending.world, 'send', caller, target, args.text);
+      const { decision, text } = passText(ending.world, 'send', caller, target, args.text);
       if (text === undefined)
         throw new InterlaneError(
           decision.code ?? 'POLICY_BLOCKED',

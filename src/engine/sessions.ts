@@ -74,8 +74,8 @@ export function resetSession(
       yield* t.run('UPDATE sessions SET current = 0 WHERE pk = ?', old.pk);
       const stopping = yield* stopRuns(t, ending, old, 'reset', now);
       const { lastId } = yield* t.run(
-        `INSERT INTO sessions (id, key, life, current, agent, kind, label, user, parent_pk, depth, exist_taint, level, created_at, last_at, settings, delivery)
-         SELECT ?, key, life + 1, 1, agent, kind, label, user, parent_pk, depth, exist_taint, exist_taint, ?, ?, settings, delivery FROM sessions WHERE pk = ?`,
+        `INSERT INTO sessions (id, key, life, current, agent, kind, label, user, parent_key, depth, exist_taint, level, created_at, last_at, settings, delivery)
+         SELECT ?, key, life + 1, 1, agent, kind, label, user, parent_key, depth, exist_taint, exist_taint, ?, ?, settings, delivery FROM sessions WHERE pk = ?`,
         id,
         now,
         now,

@@ -13,10 +13,10 @@ export const migrations: string[] = [
     pk INTEGER PRIMARY KEY, boot_id TEXT NOT NULL UNIQUE, host TEXT NOT NULL, pid INTEGER NOT NULL, started_at INTEGER NOT NULL
   ) STRICT;
 
-  -- One row is one life of a key. A list merges at most four level streams, each newest first.
+  -- One row is one life of a key. A list merges at most four level streams, each newest first. A tree hangs from a key, whichever life it is in.
   CREATE TABLE sessions (
     pk INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, key TEXT NOT NULL, life INTEGER NOT NULL, current INTEGER NOT NULL,
-    agent TEXT NOT NULL, kind TEXT NOT NULL, label TEXT, user TEXT, parent_pk INTEGER, depth INTEGER NOT NULL DEFAULT 0,
+    agent TEXT NOT NULL, kind TEXT NOT NULL, label TEXT, user TEXT, parent_key TEXT, depth INTEGER NOT NULL DEFAULT 0,
     next_seq INTEGER NOT NULL DEFAULT 1, taint INTEGER NOT NULL DEFAULT 0, exist_taint INTEGER NOT NULL DEFAULT 0,
     level INTEGER NOT NULL DEFAULT 0, policy_rev INTEGER NOT NULL DEFAULT 1, state TEXT NOT NULL DEFAULT 'live',
     created_at INTEGER NOT NULL, last_pos INTEGER NOT NULL DEFAULT 0, last_at INTEGER NOT NULL, total_tokens INTEGER NOT NULL DEFAULT 0,
@@ -31,8 +31,8 @@ export const migrations: string[] = [
   CREATE INDEX sessions_agent ON sessions (agent, level, last_pos) WHERE current = 1 AND state = 'live';
   CREATE INDEX sessions_kind ON sessions (kind, level, last_pos) WHERE current = 1 AND state = 'live';
   CREATE INDEX sessions_agent_kind ON sessions (agent, kind, level, last_pos) WHERE current = 1 AND state = 'live';
-  CREATE INDEX sessions_children ON sessions (parent_pk, level, last_pos) WHERE current = 1 AND state = 'live';
-  CREATE INDEX sessions_children_kind ON sessions (parent_pk, kind, level, last_pos) WHERE current = 1 AND state = 'live';
+  CREATE INDEX sessions_children ON sessions (parent_key, level, last_pos) WHERE current = 1 AND state = 'live';
+  CREATE INDEX sessions_children_kind ON sessions (parent_key, kind, level, last_pos) WHERE current = 1 AND state = 'live';
   CREATE INDEX sessions_deleted ON sessions (pk) WHERE state = 'deleted';
   CREATE INDEX sessions_archive ON sessions (archive_at) WHERE archive_at IS NOT NULL;
 

@@ -11,7 +11,8 @@ export interface SessionRow {
   kind: string;
   label: string | null;
   user: string | null;
-  parent_pk: number | null;
+  /** The key that spawned it, in whichever life. */
+  parent_key: string | null;
   depth: number;
   next_seq: number;
   taint: number;

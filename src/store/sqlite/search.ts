@@ -267,9 +267,9 @@ export class Search {
   }
 
   private entry(pk: number): SearchedEntry | undefined {
-    const sql = `SELECT e.session_pk AS sessionPk, e.seq, e.role, e.taint, e.at, e.text, s.key AS sessionKey, s.agent, parent.key AS spawnedBy, s.level,
+    const sql = `SELECT e.session_pk AS sessionPk, e.seq, e.role, e.taint, e.at, e.text, s.key AS sessionKey, s.agent, s.parent_key AS spawnedBy, s.level,
         coalesce(s.current = 1 AND s.state = 'live', 0) AS live
-      FROM entries e LEFT JOIN sessions s ON s.pk = e.session_pk LEFT JOIN sessions parent ON parent.pk = s.parent_pk WHERE e.pk = ?`;
+      FROM entries e LEFT JOIN sessions s ON s.pk = e.session_pk WHERE e.pk = ?`;
     return this.store.answer({ sql, params: [pk], want: 'one' }) as SearchedEntry | undefined;
   }
 }
