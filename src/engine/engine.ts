@@ -28,7 +28,7 @@ import {
   type Claim,
 } from './runs.ts';
 import { sendToSession, type SendArgs, type Sent } from './send.ts';
-import { closeSession, ensureSession, resetSession, type NewSession } from './sessions.ts';
+import { closeSession, ensureSession, resetSession, sweepStops, type NewSession, type Stopping } from './sessions.ts';
 
 /** Time and chance come from outside, so that tests can make them up. */
 export interface Clock {
@@ -141,11 +141,11 @@ export class Engine {
     return this.stopAfter(this.parts.store.write(this.commands.abort, { runId, reason, now: this.parts.clock.now() }, { urgent: true }));
   }
 
-  reset(key: string): Promise<{ session: SessionRow; stopping: number[] }> {
+  reset(key: string): Promise<Stopping & { session: SessionRow }> {
     return this.stopAfter(this.parts.store.write(this.commands.reset, { key, id: this.parts.newId(), now: this.parts.clock.now() }));
   }
 
-  closeSession(key: string, to: 'archived' | 'deleted', force: boolean): Promise<{ stopping: number[] }> {
+  closeSession(key: string, to: 'archived' | 'deleted', force: boolean): Promise<Stopping> {
     return this.stopAfter(this.parts.store.write(this.commands.closeSession, { key, to, force, now: this.parts.clock.now() }));
   }
 
@@ -208,8 +208,9 @@ export class Engine {
     if (events.some((event) => event.kind === 'run' && event.state === 'waiting')) this.sweep();
   }
 
-  private async stopAfter<R extends { stopping: number[] }>(written: Promise<R>): Promise<R> {
+  private async stopAfter<R extends { stopping: number[]; more?: boolean }>(written: Promise<R>): Promise<R> {
     const result = await written;
+    if (result.more) this.sweep();
     for (const pk of result.stopping) this.live.get(pk)?.controller.abort(new Stopped('abort', 'aborted'));
     return result;
   }
@@ -385,6 +386,7 @@ export class Engine {
     this.cancelSweep();
     const { store, clock } = this.parts;
     const turn = async () => {
+      while ((await store.write(this.commands.sweepStops, { now: clock.now() }, { urgent: true })) > 0) this.pump(); // a lane may go on
       while ((await store.write(this.commands.sweepWaits, { now: clock.now() }, { urgent: true })) > 0) this.pump(); // whoever was answered goes on
       while ((await store.write(sweepFlows, { now: clock.now() }, { urgent: true })) > 0);
       while ((await store.write(purgeSome, { now: clock.now(), keepMs: this.parts.keepMs ?? Infinity }, { urgent: true })) > 0);
@@ -420,6 +422,7 @@ function makeCommands(ending: Ending) {
     reset: resetSession(ending),
     closeSession: closeSession(ending),
     sweepWaits: sweepWaits(ending),
+    sweepStops: sweepStops(ending),
   };
 }
 

@@ -69,6 +69,11 @@ export const migrations: string[] = [
   CREATE INDEX runs_session ON runs (session_pk, pk);
   CREATE INDEX runs_ended ON runs (ended_at) WHERE ended_at IS NOT NULL;
 
+  -- What was queued in a lane up to that run ends with the reason, a few at a time; none of it is started any more.
+  CREATE TABLE stops (
+    lane TEXT NOT NULL, upto INTEGER NOT NULL, reason TEXT NOT NULL, PRIMARY KEY (lane, upto)
+  ) STRICT, WITHOUT ROWID;
+
   CREATE TABLE tool_calls (
     run_pk INTEGER NOT NULL, step INTEGER NOT NULL, idx INTEGER NOT NULL, provider_id TEXT NOT NULL, tool TEXT NOT NULL, args TEXT NOT NULL,
     effect TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'planned', result_seq INTEGER, PRIMARY KEY (run_pk, step, idx)

@@ -107,6 +107,12 @@ export interface CallRow {
   result_seq: number | null;
 }
 
+export interface StopRow {
+  lane: string;
+  upto: number;
+  reason: string;
+}
+
 export interface WaitRow {
   pk: number;
   run_pk: number;
