@@ -53,6 +53,8 @@ export interface Gateway {
   store: Store<FeedEvent>;
   bus: Bus;
   engine: Engine;
+  /** What is on its way out, and an operator's word on what nobody knows the outcome of. */
+  outbox: Outbox;
   /** A message from outside; resolves when it is safe. */
   receive(message: InboundMessage): Promise<Accepted>;
   close(): Promise<void>;
@@ -165,7 +167,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     await close();
     throw thrown;
   }
-  return { world, routes, warnings: routes.warnings, store, bus, engine, receive, close };
+  return { world, routes, warnings: routes.warnings, store, bus, engine, outbox, receive, close };
 }
 
 /** Every configured agent's main session exists from the start, so that it can be addressed on day one. */

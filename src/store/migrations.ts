@@ -110,17 +110,18 @@ export const migrations: string[] = [
     exchange_pk INTEGER NOT NULL, turn INTEGER NOT NULL, run_pk INTEGER NOT NULL UNIQUE, PRIMARY KEY (exchange_pk, turn)
   ) STRICT, WITHOUT ROWID;
 
+  -- First in, first out: of all that is open for a destination one is its head, and only a head is sent.
   CREATE TABLE deliveries (
     pk INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, session_pk INTEGER NOT NULL, cause TEXT NOT NULL, cause_pk INTEGER NOT NULL,
     part INTEGER NOT NULL, dest_key TEXT NOT NULL, channel TEXT NOT NULL, account TEXT, recipient TEXT NOT NULL, thread TEXT,
-    taint INTEGER NOT NULL, text TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'pending', attempts INTEGER NOT NULL DEFAULT 0, owner INTEGER,
-    due_at INTEGER NOT NULL, first_at INTEGER NOT NULL, platform_id TEXT, error TEXT, UNIQUE (cause, cause_pk, part)
+    taint INTEGER NOT NULL, text TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'pending', head INTEGER NOT NULL DEFAULT 0,
+    attempts INTEGER NOT NULL DEFAULT 0, due_at INTEGER NOT NULL, first_at INTEGER NOT NULL, platform_id TEXT, error TEXT, UNIQUE (cause, cause_pk, part)
   ) STRICT;
   CREATE INDEX deliveries_open ON deliveries (dest_key, pk) WHERE state IN ('pending', 'sending');
-  CREATE INDEX deliveries_due ON deliveries (due_at) WHERE state = 'pending';
+  CREATE INDEX deliveries_due ON deliveries (due_at) WHERE state = 'pending' AND head = 1;
   CREATE INDEX deliveries_settled ON deliveries (first_at) WHERE state IN ('sent', 'failed', 'dead');
   CREATE INDEX deliveries_session ON deliveries (session_pk);
-  CREATE INDEX deliveries_sending ON deliveries (owner) WHERE state = 'sending';
+  CREATE INDEX deliveries_state ON deliveries (state, pk);
 
   -- The order of everything that happened; a cursor is a position in it. What a later moment may change is kept in detail.
   CREATE TABLE feed (

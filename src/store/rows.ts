@@ -1,4 +1,5 @@
 // Rows as the store keeps them.
+import type { DeliveryState } from '../protocol/delivery.ts';
 import type { RunClass, RunState, QueueMode } from '../protocol/run.ts';
 
 export interface SessionRow {
@@ -159,9 +160,9 @@ export interface DeliveryRow {
   thread: string | null;
   taint: number;
   text: string;
-  state: 'pending' | 'sending' | 'sent' | 'failed' | 'unknown' | 'dead';
+  state: DeliveryState;
+  head: number;
   attempts: number;
-  owner: number | null;
   due_at: number;
   first_at: number;
   platform_id: string | null;
