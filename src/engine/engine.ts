@@ -10,6 +10,7 @@ import { accept, type Accepted, type AcceptArgs } from './accept.ts';
 import type { Ending } from './end.ts';
 import type { EngineCommand } from './feed.ts';
 import { sweepFlows } from './flows.ts';
+import { inCallOrder } from './prompt.ts';
 import { purgeSome } from './retention.ts';
 import type { PendingCall, PromptMessage, Runner, Turn } from './runner.ts';
 import {
@@ -459,11 +460,12 @@ const promptTail: ReadQuery<{ sessionPk: number; limit: number }, PromptMessage[
   name: 'prompt',
   *body(t, { sessionPk, limit }) {
     const rows = yield* t.all<EntryRow>('SELECT * FROM entries WHERE session_pk = ? ORDER BY seq DESC LIMIT ?', sessionPk, limit);
-    return rows.toReversed().map((row) => {
+    const messages = rows.toReversed().map((row) => {
       const message: PromptMessage = messageOf(row, undefined);
       const context = row.body === null ? undefined : (JSON.parse(row.body) as EntryBody).context;
       return context === undefined ? message : Object.assign(message, { context });
     });
+    return inCallOrder(messages);
   },
 };
 
