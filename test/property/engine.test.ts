@@ -95,7 +95,7 @@ class Model {
   reset(lane: Lane): void {
     const own = this.lanes[lane];
     const life = own.life++;
-    for (const run of own.queue.filter((one) => one.life === life).toReversed()) this.end(run, 'aborted', '');
+    for (const run of own.queue.filter((one) => one.life === life)) this.end(run, 'aborted', '');
     if (own.active?.life === life) this.end(own.active, 'aborted', '');
     this.claim();
   }
@@ -208,8 +208,9 @@ class Model {
   private advance(exchange: ModelExchange, run: ModelRun, outcome: RunOutcome, reply: string): void {
     const { phase, turn, maxTurns, requester, target } = exchange;
     if (phase === 'over' || exchange.turns.at(-1) !== run.id) return;
-    const step = advanceExchange({ phase, turn, maxTurns, canReplyBack: true }, { ok: outcome === 'ok', reply, mayFlow: reply !== '' });
     const alive = (side: { lane: Lane; life: number }) => this.lanes[side.lane].life === side.life;
+    const state = { phase, turn, maxTurns, canReplyBack: alive(requester) };
+    const step = advanceExchange(state, { ok: outcome === 'ok', reply, mayFlow: reply !== '' });
     exchange.phase = 'over';
     if (step.next === 'turn') {
       const speaker = step.side === 'requester' ? requester : target;
