@@ -146,7 +146,15 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
   const outbox = new Outbox({ store, clock, world, channels, warn });
 
   // 9. the way in
-  const receive = createInbound({ routes, engine, now: () => clock.now(), newId, channelLevels: config.classification.channels });
+  const receive = createInbound({
+    routes,
+    engine,
+    now: () => clock.now(),
+    newId,
+    channelLevels: config.classification.channels,
+    collectMs: config.session.queue.collectMs,
+    budgetMs: config.agents.defaults.timeoutSeconds * 1_000,
+  });
 
   const closeAll = async () => {
     await engine.close(graceMs);

@@ -111,6 +111,7 @@ function* startTurn(t: Tx, exchange: ExchangeRow, speaker: SessionRow, turn: Tur
     causePk: exchange.pk,
     rootPk: turn.run.root_pk ?? turn.run.pk,
     hop: exchange.hop,
+    budgetMs: turn.run.budget_ms,
     now: turn.now,
   });
   yield* t.run('INSERT INTO exchange_turns (exchange_pk, turn, run_pk) VALUES (?,?,?)', exchange.pk, turn.turn, next.pk);

@@ -26,6 +26,7 @@ export interface NewRun {
   causePk?: number | undefined;
   rootPk?: number | undefined;
   hop?: number | undefined;
+  /** Working time; 0 or none is no limit. What a run asks of others may take as long as it may itself. */
   budgetMs?: number | undefined;
   notBefore?: number | undefined;
   now: number;

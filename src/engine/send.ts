@@ -90,6 +90,7 @@ export function sendToSession(ending: Ending): EngineCommand<SendArgs, Sent> {
         causePk: exchangePk,
         rootPk: run.root_pk ?? run.pk,
         hop: run.hop + 1,
+        budgetMs: run.budget_ms,
         now: args.now,
       });
       yield* t.run('INSERT INTO exchange_turns (exchange_pk, turn, run_pk) VALUES (?,0,?)', exchangePk, made.pk);

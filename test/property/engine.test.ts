@@ -128,7 +128,7 @@ class Model {
         at: this.now,
       };
       this.exchanges.push(exchange);
-      const first = this.enqueueTurn(exchange, lane, 0);
+      const first = this.enqueueTurn(exchange, lane, 0, run.budget);
       if (waitMs > 0) this.waits.push({ waiter: run, target: first, due: this.now + waitMs });
       return waitMs > 0 ? 'waiting' : 'accepted';
     });
@@ -179,11 +179,11 @@ class Model {
     return run;
   }
 
-  private enqueueTurn(exchange: ModelExchange, lane: Lane, turn: number): ModelRun {
+  private enqueueTurn(exchange: ModelExchange, lane: Lane, turn: number, budget: number): ModelRun {
     const id = derivedId(exchange.id, turn);
     exchange.turns.push(id);
     exchange.turn = turn;
-    return this.enqueue({ id, lane, class: 'nested', mode: 'followup', hop: exchange.hop, budget: 0, exchange });
+    return this.enqueue({ id, lane, class: 'nested', mode: 'followup', hop: exchange.hop, budget, exchange });
   }
 
   private end(run: ModelRun, outcome: RunOutcome, reply: string): void {
@@ -216,10 +216,10 @@ class Model {
       const speaker = step.side === 'requester' ? requester : target;
       if (!alive(speaker)) return;
       exchange.phase = 'reply';
-      this.enqueueTurn(exchange, speaker.lane, step.turn);
+      this.enqueueTurn(exchange, speaker.lane, step.turn, run.budget);
     } else if (step.next === 'announce' && alive(target)) {
       exchange.phase = 'announce';
-      this.enqueueTurn(exchange, target.lane, maxTurns + 1);
+      this.enqueueTurn(exchange, target.lane, maxTurns + 1, run.budget);
     }
   }
 

@@ -81,9 +81,9 @@ export async function startByHand(more: More = {}): Promise<ByHand> {
   const over = { closed: false };
   const close = async () => {
     const closing = gateway.close().finally(() => (over.closed = true));
-    // What the gateway gives to work under way passes at once.
-    while (!over.closed) {
-      clock.advance(1_000);
+    // What the gateway gives to work under way passes at once; no more than that does.
+    for (let seconds = 0; !over.closed; seconds++) {
+      if (seconds < 10) clock.advance(1_000);
       await tick();
     }
     await closing;
