@@ -120,6 +120,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
         cron: 4,
       },
       keepMs: config.store.keepDays * 86_400_000,
+      forget: (sessionPks) => indexer.forget(sessionPks),
       host: { bootId: newId(), pid: process.pid, name: hostname() },
       warn,
       ...(options.onDelta ? { onDelta: options.onDelta } : {}),

@@ -11,7 +11,7 @@ import type { Ending } from './end.ts';
 import type { EngineCommand } from './feed.ts';
 import { sweepFlows } from './flows.ts';
 import { inCallOrder } from './prompt.ts';
-import { purgeSome } from './retention.ts';
+import { forgotten, purgeSome, toForget } from './retention.ts';
 import type { PendingCall, PromptMessage, Runner, Turn } from './runner.ts';
 import {
   absorbSteer,
@@ -49,6 +49,8 @@ export interface EngineParts {
   caps: Record<RunClass, number>;
   /** How long the feed, ended runs and settled deliveries are kept; for ever without it. */
   keepMs?: number;
+  /** Lets the search index forget sessions that were purged; false when it could not, and is asked again later. */
+  forget?(sessionPks: number[]): Promise<boolean>;
   host: { bootId: string; pid: number; name: string };
   /** Told what an operator should know. */
   warn(message: string): void;
@@ -93,6 +95,7 @@ export class Engine {
   private pumpAgain = false;
   private undoCommit: () => void = () => {};
   private cancelSweep: () => void = () => {};
+  private forgetting: Promise<void> | undefined;
 
   constructor(parts: EngineParts, world: World) {
     this.parts = parts;
@@ -391,6 +394,7 @@ export class Engine {
       while ((await store.write(this.commands.sweepWaits, { now: clock.now() }, { urgent: true })) > 0) this.pump(); // whoever was answered goes on
       while ((await store.write(sweepFlows, { now: clock.now() }, { urgent: true })) > 0);
       while ((await store.write(purgeSome, { now: clock.now(), keepMs: this.parts.keepMs ?? Infinity }, { urgent: true })) > 0);
+      this.forget();
       const next = await store.read(nextDue, {});
       if (!this.running) return;
       if (next.startable !== null && next.startable <= clock.now()) this.pump();
@@ -409,6 +413,21 @@ export class Engine {
       this.parts.warn(`waits could not be looked through: ${reasonOf(thrown)}`);
       this.cancelSweep = clock.after(longestSleepMs, () => this.sweep());
     });
+  }
+
+  /** Beside the sweep, which nothing may hold up: the index works through this at its own pace. */
+  private forget(): void {
+    const { store, warn, forget = async () => true } = this.parts;
+    const work = async () => {
+      for (;;) {
+        const sessionPks = await store.read(toForget, {});
+        if (sessionPks.length === 0 || !(await forget(sessionPks))) return;
+        await store.write(forgotten, { sessionPks });
+      }
+    };
+    this.forgetting ??= work()
+      .catch((thrown: unknown) => this.running && warn(`search index could not forget what was deleted yet: ${reasonOf(thrown)}`))
+      .then(() => (this.forgetting = undefined));
   }
 }
 

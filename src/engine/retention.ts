@@ -1,5 +1,5 @@
 // What may be forgotten: everything of a deleted session, and the traces of work that ended long ago. In small transactions.
-import type { Body } from '../store/contract.ts';
+import type { Body, ReadQuery } from '../store/contract.ts';
 import { nextHead } from './deliver.ts';
 import type { EngineCommand, Tx } from './feed.ts';
 
@@ -55,8 +55,26 @@ function* purgeSession(t: Tx, pk: number): Body<number> {
     rowsAtOnce,
   );
   if (changes > 0) return changes;
+  yield* t.run('INSERT INTO forgets (session_pk) VALUES (?)', pk);
   return (yield* t.run('DELETE FROM sessions WHERE pk = ?', pk)).changes;
 }
+
+/** Purged sessions whose words are still in the search index, a few at a time. */
+export const toForget: ReadQuery<object, number[]> = {
+  name: 'to forget',
+  *body(t) {
+    const rows = yield* t.all<{ session_pk: number }>('SELECT session_pk FROM forgets ORDER BY session_pk LIMIT ?', rowsAtOnce);
+    return rows.map((row) => row.session_pk);
+  },
+};
+
+/** Written after the index has let go of them, so that a crash before only means that it is asked again. */
+export const forgotten: EngineCommand<{ sessionPks: number[] }, void> = {
+  name: 'forgotten',
+  *body(t, { sessionPks }) {
+    for (const pk of sessionPks) yield* t.run('DELETE FROM forgets WHERE session_pk = ?', pk);
+  },
+};
 
 /** Oldest first, so that a cursor that is too old is seen to be: what is left is always the end of the feed. */
 function* purgeFeed(t: Tx, before: number): Body<number> {

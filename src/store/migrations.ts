@@ -36,6 +36,9 @@ export const migrations: string[] = [
   CREATE INDEX sessions_deleted ON sessions (pk) WHERE state = 'deleted';
   CREATE INDEX sessions_archive ON sessions (archive_at) WHERE archive_at IS NOT NULL;
 
+  -- Sessions that are gone, whose words are still in the search index.
+  CREATE TABLE forgets (session_pk INTEGER PRIMARY KEY) STRICT;
+
   CREATE TABLE entries (
     pk INTEGER PRIMARY KEY AUTOINCREMENT, session_pk INTEGER NOT NULL, seq INTEGER NOT NULL, id TEXT NOT NULL UNIQUE, run_pk INTEGER, step INTEGER,
     role TEXT NOT NULL, taint INTEGER NOT NULL, provenance TEXT, text TEXT NOT NULL, body TEXT, at INTEGER NOT NULL
