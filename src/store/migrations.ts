@@ -5,6 +5,8 @@ export const applicationId = 0x696c_616e;
 
 // Ids: `pk` inside (never used again, so that nothing left over can point to something new), random public ids outside. Levels are 0 PUBLIC … 3 RESTRICTED. Times are milliseconds.
 // Text lives in `entries` (in `inputs` until consumed, in `deliveries` until settled); everything else points to it.
+// Written or kept before anything reads them: `policy_rev` (decisions cached per revision), `archive_at` (children archived after a while),
+// `system_sent` (a field of every listed session, set by runtimes that send a system prompt) and `meta` (facts about the store itself).
 export const migrations: string[] = [
   `
   CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
