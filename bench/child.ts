@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { performance } from 'node:perf_hooks';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { loadParty } from '../src/engine/policy.ts';
+import { partyOfRow } from '../src/engine/policy.ts';
 import { sessionByKey } from '../src/engine/sessions.ts';
 import { startGateway, type Gateway } from '../src/gateway.ts';
 import { isTerminal } from '../src/protocol/run.ts';
@@ -213,7 +213,7 @@ async function contextOf(gateway: Gateway, setting: Setting, key: string, now: n
     name: 'caller',
     *body(t) {
       const session = (yield* sessionByKey(t, key))!;
-      return { session, caller: yield* loadParty(t, world, session) };
+      return { session, caller: partyOfRow(world, session) };
     },
   };
   return { store: gateway.store, engine: gateway.engine, world, now, ...(await gateway.store.read(caller, {})) } as ToolContext;

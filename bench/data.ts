@@ -42,11 +42,11 @@ export function makeState(directory: string, sessions: number): void {
              WHEN n % ${tenth} = 57 THEN 'rare' || (n / ${tenth}) WHEN n % 2 = 0 THEN 'a0' ELSE 'a' || (n % ${agentCount}) END AS agent,
         CASE WHEN n IN (1, 2) THEN 'main' WHEN n % ${tenth} = 53 THEN 'cron' WHEN n % ${tenth} = 47 THEN 'hook'
              WHEN n % 3 = 0 AND n > 99 THEN 'group' ELSE 'other' END AS kind,
-        CASE WHEN n > 99 AND (n % 5 = 2 OR n % ${tenth} = 47) THEN 1 END AS parent,
+        CASE WHEN n > 99 AND (n % 5 = 2 OR n % ${tenth} = 47) THEN 'agent:a0:main' END AS parent,
         CASE WHEN n IN (1, 2) THEN 3 WHEN n <= 99 THEN 0 WHEN n % 10 < 7 THEN 0 ELSE n % 10 - 6 END AS level
       FROM numbers
     )
-    INSERT INTO sessions (pk, id, key, life, current, agent, kind, parent_pk, depth, next_seq, taint, level, created_at, last_pos, last_at, delivery)
+    INSERT INTO sessions (pk, id, key, life, current, agent, kind, parent_key, depth, next_seq, taint, level, created_at, last_pos, last_at, delivery)
     SELECT n, printf('%08x-0000-4000-8000-%012x', n, n),
       CASE WHEN kind = 'main' THEN 'agent:' || agent || ':main' WHEN n BETWEEN 10 AND ${9 + longSessions} THEN 'agent:a1:long-' || (n - 10)
            WHEN kind IN ('cron', 'hook') THEN 'agent:' || agent || ':' || kind || ':' || n

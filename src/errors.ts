@@ -27,6 +27,8 @@ export const errorTable = {
   BUSY: { ws: 'UNAVAILABLE', http: 503, exit: 75 },
   QUEUE_FULL: { ws: 'UNAVAILABLE', http: 429, exit: 75 },
   RUN_NOT_FOUND: { ws: 'INVALID_REQUEST', http: 404, exit: 66 },
+  DELIVERY_NOT_FOUND: { ws: 'INVALID_REQUEST', http: 404, exit: 66 },
+  DELIVERY_SETTLED: { ws: 'INVALID_REQUEST', http: 409, exit: 65 },
   SESSION_BUSY: { ws: 'INVALID_REQUEST', http: 409, exit: 75 },
   LABEL_IN_USE: { ws: 'INVALID_REQUEST', http: 409, exit: 65 },
   IDEMPOTENCY_CONFLICT: { ws: 'INVALID_REQUEST', http: 409, exit: 65 },

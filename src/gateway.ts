@@ -79,6 +79,8 @@ export interface Gateway {
   store: Store<FeedEvent>;
   bus: Bus;
   engine: Engine;
+  /** What is on its way out, and an operator's word on what nobody knows the outcome of. */
+  outbox: Outbox;
   /** A message from outside; resolves when it is safe. */
   receive(message: InboundMessage): Promise<Accepted>;
   /** The door for clients, if it was asked for. */
@@ -165,6 +167,8 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
         cron: 4,
       },
       keepMs: config.store.keepDays * 86_400_000,
+      // Without the thread the index is made good at the next start with it.
+      forget: (sessionPks) => indexer?.forget(sessionPks) ?? Promise.resolve(false),
       host: { bootId: newId(), pid: process.pid, name: hostname() },
       warn,
       onDelta: (delta) => {
@@ -213,7 +217,15 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
   const outbox = new Outbox({ store, clock, world, channels, warn });
 
   // 9. the way in
-  const receive = createInbound({ routes, engine, now: () => clock.now(), newId, channelLevels: config.classification.channels });
+  const receive = createInbound({
+    routes,
+    engine,
+    now: () => clock.now(),
+    newId,
+    channelLevels: config.classification.channels,
+    collectMs: config.session.queue.collectMs,
+    budgetMs: config.agents.defaults.timeoutSeconds * 1_000,
+  });
 
   // 10. the doors: who may, what they may, and the port
   const sessions = createSessions({
@@ -334,7 +346,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     await close();
     throw thrown;
   }
-  return { world, routes, warnings: routes.warnings, store, bus, engine, receive, close, ...(door ? { server: door } : {}) };
+  return { world, routes, warnings: routes.warnings, store, bus, engine, outbox, receive, close, ...(door ? { server: door } : {}) };
 }
 
 function modelSettings({ models, agents }: Config): ModelSettings {

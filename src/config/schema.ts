@@ -45,6 +45,14 @@ const session = z.strictObject({
       maxPingPongTurns: z.int().min(0).max(5).default(5).meta({ description: 'enough to settle a question, too few to loop' }),
     })
     .prefault({}),
+  queue: z
+    .strictObject({
+      collectMs: z.int().min(0).max(60_000).default(0).meta({
+        description:
+          'how long a turn that collects messages waits for more; 0 takes in what came while the session was busy, so that no answer waits',
+      }),
+    })
+    .prefault({}),
   threadBindings: z
     .strictObject({
       enabled: z.boolean().default(true).meta({ description: 'a spawn may ask for a thread of its own where the channel has threads' }),
@@ -59,6 +67,9 @@ const agentDefaults = z.strictObject({
   fallbacks: z.array(text).default([]).meta({ description: 'models to try, in order, when the first one does not answer' }),
   thinking: ThinkingLevel.optional().meta({ description: "without it the model's own default holds" }),
   maxConcurrent: z.int().min(1).optional().meta({ description: 'chat runs at once; without it 4 per processor core' }),
+  timeoutSeconds: z.int().min(0).max(86_400).default(3_600).meta({
+    description: 'a run that has worked for an hour hangs; time in the queue, waiting or stopped does not count, and 0 is no limit',
+  }),
   sandbox: z
     .strictObject({
       mode: SandboxMode.default('off').meta({ description: 'which sessions are confined: none, all but the main one, or all' }),

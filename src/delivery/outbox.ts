@@ -2,13 +2,22 @@
 import type { Channel } from '../channels/channel.ts';
 import { untilAborted } from '../engine/abort.ts';
 import type { Clock } from '../engine/engine.ts';
-import { noteDelivery, type EngineCommand } from '../engine/feed.ts';
-import { passOut } from '../engine/policy.ts';
 import { reasonOf } from '../errors.ts';
+import type { DeliveryState, DeliveryView } from '../protocol/delivery.ts';
 import type { FeedEvent } from '../protocol/event.ts';
 import type { World } from '../rules/decide.ts';
-import type { ReadQuery, Store } from '../store/contract.ts';
-import type { DeliveryRow, SessionRow } from '../store/rows.ts';
+import type { Store } from '../store/contract.ts';
+import type { DeliveryRow } from '../store/rows.ts';
+import {
+  beginSending,
+  listDeliveries,
+  nextPending,
+  orphanSending,
+  resendDelivery,
+  settleDelivery,
+  settleUnknown,
+  type Settlement,
+} from './deliveries.ts';
 
 export interface OutboxParts {
   store: Store<FeedEvent>;
@@ -23,7 +32,10 @@ const firstRetryMs = 1_000;
 const longestRetryMs = 5 * 60_000;
 /** A head that cannot be sent lets those behind it pass after this long. */
 const giveUpMs = 10 * 60_000;
+const shortestSleepMs = 50;
 const longestSleepMs = 5_000;
+/** With nothing to send, this often is enough: what is queued wakes it. */
+const idleMs = 60_000;
 const graceMs = 5_000;
 
 export class Outbox {
@@ -35,6 +47,8 @@ export class Outbox {
   private lookAgain = false;
   private undoCommit = () => {};
   private cancelTimer = () => {};
+  /** Wake what waits to try again. */
+  private readonly sleeping = new Set<() => void>();
 
   constructor(parts: OutboxParts) {
     this.parts = parts;
@@ -51,8 +65,24 @@ export class Outbox {
     this.look();
   }
 
+  /** An operator's word on a delivery that nobody knows the outcome of: send it again, under the same id. */
+  resend(deliveryId: string): Promise<DeliveryView> {
+    return this.parts.store.write(resendDelivery, { deliveryId, now: this.parts.clock.now() });
+  }
+
+  /** An operator's word on a delivery that nobody knows the outcome of: it arrived, or it did not and is given up. */
+  settle(deliveryId: string, as: 'sent' | 'failed'): Promise<DeliveryView> {
+    return this.parts.store.write(settleUnknown, { deliveryId, as, now: this.parts.clock.now() });
+  }
+
+  /** Deliveries in one state, newest first; `next` of a page is `before` of the one after it. */
+  list(args: { state: DeliveryState; before?: number; limit?: number }): Promise<{ deliveries: DeliveryView[]; next?: number }> {
+    return this.parts.store.read(listDeliveries, args);
+  }
+
   async close(): Promise<void> {
     this.running = false;
+    for (const wake of this.sleeping) wake();
     this.undoCommit();
     this.cancelTimer();
     await this.looking;
@@ -86,7 +116,8 @@ export class Outbox {
     const { store, clock, world } = this.parts;
     const free = atOnce - this.flying.size;
     if (free <= 0) return;
-    const taken = await store.write(beginSending(world), { now: clock.now(), limit: free }, { urgent: true });
+    const { taken, blocked } = await store.write(beginSending(world), { now: clock.now(), limit: free }, { urgent: true });
+    if (blocked) this.lookAgain = true;
     for (const delivery of taken) {
       const flight = this.send(delivery).finally(() => {
         this.flying.delete(flight);
@@ -95,138 +126,70 @@ export class Outbox {
       this.flying.add(flight);
     }
     const next = await store.read(nextPending, {});
-    if (!this.running || next === undefined) return;
+    if (!this.running) return;
     this.cancelTimer();
-    this.cancelTimer = clock.after(Math.min(Math.max(next - clock.now(), 50), longestSleepMs), () => this.look());
+    const sleepMs = next === undefined ? idleMs : Math.min(Math.max(next - clock.now(), shortestSleepMs), longestSleepMs);
+    this.cancelTimer = clock.after(sleepMs, () => this.look());
   }
 
   private async send(delivery: DeliveryRow): Promise<void> {
-    const { store, clock, channels } = this.parts;
+    const settled = await this.attempt(delivery).catch((thrown: unknown): Settlement => ({ state: 'unknown', error: reasonOf(thrown) }));
+    await this.record(delivery, settled);
+  }
+
+  private async attempt(delivery: DeliveryRow): Promise<Settlement> {
+    const { clock, channels } = this.parts;
     const channel = channels.get(delivery.channel);
-    const settle = (state: DeliveryRow['state'], more: { error?: string; platformId?: string; dueAt?: number } = {}) =>
-      store.write(settleDelivery, { pk: delivery.pk, attempts: delivery.attempts, state, ...more, now: clock.now() }, { urgent: true });
-    try {
-      if (!channel) {
-        await settle('failed', { error: `channel "${delivery.channel}" is not connected` });
-        return;
+    if (!channel) return { state: 'failed', error: `channel "${delivery.channel}" is not connected` };
+    const { id, recipient, text } = delivery;
+    const sending = channel.send(
+      {
+        id,
+        recipient,
+        text,
+        ...(delivery.account === null ? {} : { account: delivery.account }),
+        ...(delivery.thread === null ? {} : { thread: delivery.thread }),
+      },
+      this.controller.signal,
+    );
+    const result = await untilAborted(this.controller.signal, sending);
+    switch (result.outcome) {
+      case 'sent':
+        return { state: 'sent', ...(result.platformId === undefined ? {} : { platformId: result.platformId }) };
+      case 'refused':
+        return { state: 'failed', error: result.error };
+      case 'unknown':
+        return { state: 'unknown', error: result.error };
+      case 'retry': {
+        if (clock.now() - delivery.first_at > giveUpMs)
+          return { state: 'dead', error: `given up after ${delivery.attempts} attempts: ${result.error}` };
+        const afterMs = Math.min(result.afterMs ?? firstRetryMs * 2 ** (delivery.attempts - 1), longestRetryMs);
+        return { state: 'pending', error: result.error, dueAt: clock.now() + afterMs };
       }
-      const { id, recipient, text } = delivery;
-      const sending = channel.send(
-        {
-          id,
-          recipient,
-          text,
-          ...(delivery.account === null ? {} : { account: delivery.account }),
-          ...(delivery.thread === null ? {} : { thread: delivery.thread }),
-        },
-        this.controller.signal,
-      );
-      const result = await untilAborted(this.controller.signal, sending);
-      if (result.outcome === 'sent') await settle('sent', result.platformId === undefined ? {} : { platformId: result.platformId });
-      else if (result.outcome === 'refused') await settle('failed', { error: result.error });
-      else if (result.outcome === 'unknown') await settle('unknown', { error: result.error });
-      else if (clock.now() - delivery.first_at > giveUpMs)
-        await settle('dead', { error: `given up after ${delivery.attempts} attempts: ${result.error}` });
-      else
-        await settle('pending', {
-          error: result.error,
-          dueAt: clock.now() + Math.min(result.afterMs ?? firstRetryMs * 2 ** (delivery.attempts - 1), longestRetryMs),
+    }
+  }
+
+  /** A disk that is full for a moment does not leave a destination blocked: what came of it is written as soon as it can be. */
+  private async record(delivery: DeliveryRow, settled: Settlement): Promise<void> {
+    const { store, clock, warn } = this.parts;
+    for (let waitMs = firstRetryMs; ; waitMs = Math.min(waitMs * 2, longestSleepMs)) {
+      try {
+        const { pk, attempts } = delivery;
+        return await store.write(settleDelivery, { pk, attempts, ...settled, now: clock.now() }, { urgent: true });
+      } catch (thrown) {
+        const last = !this.running; // the next start finds it as unknown
+        warn(`delivery ${delivery.id} could not be settled${last ? '' : ' yet'}: ${reasonOf(thrown)}`);
+        if (last) return;
+        await new Promise<void>((resolve) => {
+          const cancel = clock.after(waitMs, () => wake());
+          const wake = () => {
+            cancel();
+            this.sleeping.delete(wake);
+            resolve();
+          };
+          this.sleeping.add(wake);
         });
-    } catch (thrown) {
-      await settle('unknown', { error: reasonOf(thrown) }).catch((failed: unknown) =>
-        this.parts.warn(`delivery ${delivery.id} could not be settled: ${reasonOf(failed)}`),
-      );
+      }
     }
   }
 }
-
-/** Takes heads of destinations that are due. Policy is asked again here: it may have changed since the text was queued. */
-function beginSending(world: World): EngineCommand<{ now: number; limit: number }, DeliveryRow[]> {
-  return {
-    name: 'begin sending',
-    *body(t, { now, limit }) {
-      const due = yield* t.all<DeliveryRow>(
-        `SELECT * FROM deliveries AS d WHERE state = 'pending' AND due_at <= ?
-         AND NOT EXISTS (SELECT 1 FROM deliveries AS e WHERE e.dest_key = d.dest_key AND e.state IN ('pending', 'sending') AND e.pk < d.pk)
-         ORDER BY due_at LIMIT ?`,
-        now,
-        limit,
-      );
-      const taken: DeliveryRow[] = [];
-      for (const delivery of due) {
-        const session = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', delivery.session_pk))!;
-        const { decision, text } = yield* passOut(t, world, { ...session, taint: delivery.taint }, delivery.channel, delivery.text);
-        if (text === undefined) {
-          yield* t.run(`UPDATE deliveries SET state = 'dead', error = ? WHERE pk = ?`, decision.why, delivery.pk);
-          yield* noteDelivery(t, session, delivery, 'dead', now, decision.why);
-          continue;
-        }
-        const attempts = delivery.attempts + 1;
-        // Time without an attempt (a stop, a head before it) does not count towards giving up.
-        const firstAt = delivery.attempts === 0 ? now : delivery.first_at;
-        yield* t.run(
-          `UPDATE deliveries SET state = 'sending', attempts = ?, text = ?, first_at = ? WHERE pk = ?`,
-          attempts,
-          text,
-          firstAt,
-          delivery.pk,
-        );
-        taken.push({ ...delivery, state: 'sending', attempts, text, first_at: firstAt });
-      }
-      return taken;
-    },
-  };
-}
-
-interface Settled {
-  pk: number;
-  attempts: number;
-  state: DeliveryRow['state'];
-  error?: string;
-  platformId?: string;
-  dueAt?: number;
-  now: number;
-}
-
-const settleDelivery: EngineCommand<Settled, void> = {
-  name: 'settle delivery',
-  *body(t, { pk, attempts, state, error, platformId, dueAt, now }) {
-    const delivery = yield* t.one<DeliveryRow>(
-      `SELECT * FROM deliveries WHERE pk = ? AND state = 'sending' AND attempts = ?`,
-      pk,
-      attempts,
-    );
-    if (!delivery) return;
-    const session = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', delivery.session_pk))!;
-    yield* t.run(
-      'UPDATE deliveries SET state = ?, error = ?, platform_id = ?, due_at = ? WHERE pk = ?',
-      state,
-      error ?? null,
-      platformId ?? null,
-      dueAt ?? delivery.due_at,
-      pk,
-    );
-    yield* noteDelivery(t, session, delivery, state === 'pending' ? 'retrying' : state, now, error);
-  },
-};
-
-const orphanSending: EngineCommand<{ now: number }, number> = {
-  name: 'orphan sending',
-  *body(t, { now }) {
-    const orphans = yield* t.all<DeliveryRow>(`SELECT * FROM deliveries WHERE state = 'sending' LIMIT 50`);
-    for (const delivery of orphans) {
-      const session = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', delivery.session_pk))!;
-      const error = 'the gateway stopped while this was being sent; whether it arrived is not known';
-      yield* t.run(`UPDATE deliveries SET state = 'unknown', error = ? WHERE pk = ?`, error, delivery.pk);
-      yield* noteDelivery(t, session, delivery, 'unknown', now, error);
-    }
-    return orphans.length;
-  },
-};
-
-const nextPending: ReadQuery<object, number | undefined> = {
-  name: 'next pending',
-  *body(t) {
-    return (yield* t.one<{ due_at: number }>(`SELECT due_at FROM deliveries WHERE state = 'pending' ORDER BY due_at LIMIT 1`))?.due_at;
-  },
-};

@@ -7,7 +7,7 @@ import type { EngineCommand, Tx } from './feed.ts';
 import type { Ending } from './end.ts';
 import { overseen, type Operator } from './policy.ts';
 import { insertRun, type NewRun } from './queue.ts';
-import { openSession, rememberDelivery, sessionByKey, stopRuns, type NewSession } from './sessions.ts';
+import { openSession, rememberDelivery, sessionByKey, stopActive, type NewSession } from './sessions.ts';
 
 interface Idempotency {
   principal: string;
@@ -45,12 +45,13 @@ export function accept(ending: Ending): EngineCommand<AcceptArgs, Accepted> {
       if (before) return before;
       let session = yield* sessionByKey(t, args.sessionKey);
       if (!session && args.open) session = yield* openSession(t, args.sessionKey, args.open, args.now);
-      if (args.operator) session = yield* overseen(t, ending.world, session, args.operator);
+      if (args.operator) session = overseen(ending.world, session, args.operator);
       if (!session) throw new InterlaneError('SESSION_NOT_FOUND', `session ${JSON.stringify(args.sessionKey)} does not exist`);
       if (args.runId === args.idempotency?.key && (yield* t.one('SELECT 1 FROM runs WHERE id = ?', args.runId))) throw usedKey(args.runId);
       if (session.state !== 'live') yield* revive(t, session);
       if (args.deliveryContext) yield* rememberDelivery(t, session, args.deliveryContext);
-      const stopping = args.mode === 'interrupt' ? yield* stopActive(t, ending, session, args.now) : [];
+      // Interrupt: the active run is told to stop in the accepting transaction; what is queued stays.
+      const stopping = args.mode === 'interrupt' ? yield* stopActive(t, ending, session, 'interrupted', args.now) : [];
       const run = yield* insertRun(t, session, { ...args, cause: 'input' });
       yield* remember(t, args.idempotency, run.pk, args.now);
       return { runId: run.id, sessionId: session.id, sessionKey: session.key, repeated: false, stopping };
@@ -98,9 +99,4 @@ function* remember(t: Tx, idempotency: Idempotency | undefined, runPk: number, n
 function* revive(t: Tx, session: SessionRow): Body<void> {
   session.state = 'live';
   yield* t.run(`UPDATE sessions SET state = 'live', archive_at = NULL, policy_rev = policy_rev + 1 WHERE pk = ?`, session.pk);
-}
-
-/** Interrupt: the active run is told to stop in the accepting transaction; what is queued stays. */
-function* stopActive(t: Tx, ending: Ending, session: SessionRow, now: number): Body<number[]> {
-  return yield* stopRuns(t, ending, session, 'interrupted', now, 'active');
 }

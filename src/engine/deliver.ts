@@ -43,7 +43,7 @@ export function* deliverDirect(
   session: SessionRow,
   out: DeliveryContext & { causeId: string; text: string; now: number },
 ): Body<string[]> {
-  const { decision, text } = yield* passOut(t, world, session, out.channel, out.text);
+  const { decision, text } = passOut(world, session, out.channel, out.text);
   if (text === undefined) throw new InterlaneError(decision.code ?? 'POLICY_BLOCKED', `message was not sent: ${decision.why}`);
   const parts = chunks(text);
   const ids = parts.map((_, part) => derivedId('send', out.causeId, part));
@@ -64,7 +64,7 @@ interface Outgoing extends DeliveryContext {
 
 /** Answers with what happened: `queued`, or the reason it was blocked. What is blocked is a row too, so that nobody wonders. */
 function* enqueue(t: Tx, world: World, session: SessionRow, out: Outgoing): Body<string> {
-  const { decision, text } = yield* passOut(t, world, session, out.channel, out.text);
+  const { decision, text } = passOut(world, session, out.channel, out.text);
   if (text === undefined) {
     yield* insertDelivery(t, session, out, 0, '', { state: 'dead', error: decision.why });
     return `blocked: ${decision.why}`;
@@ -85,8 +85,8 @@ function* insertDelivery(
   const id = derivedId(out.cause, out.causeId, part);
   const destKey = JSON.stringify([out.channel, out.accountId ?? '', out.to, out.threadId ?? '']);
   const { lastId } = yield* t.run(
-    `INSERT INTO deliveries (id, session_pk, cause, cause_pk, part, dest_key, channel, account, recipient, thread, taint, text, state, error, due_at, first_at)
-     VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+    `INSERT INTO deliveries (id, session_pk, cause, cause_pk, part, dest_key, channel, account, recipient, thread, taint, text, state, error, due_at, first_at, head)
+     VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?, ? AND NOT EXISTS (SELECT 1 FROM deliveries WHERE dest_key = ? AND state IN ('pending', 'sending')))`,
     id,
     session.pk,
     out.cause,
@@ -103,8 +103,19 @@ function* insertDelivery(
     as.error,
     out.now,
     out.now,
+    as.state === 'pending' ? 1 : 0,
+    destKey,
   );
   yield* noteDelivery(t, session, { pk: lastId, id, channel: out.channel, recipient: out.to }, as.state, out.now, as.error ?? undefined);
+}
+
+/** The head of a destination is settled or gone: the oldest behind it is next. */
+export function* nextHead(t: Tx, destKey: string): Body<void> {
+  yield* t.run(
+    `UPDATE deliveries SET head = 1
+     WHERE pk = (SELECT pk FROM deliveries WHERE dest_key = ? AND state IN ('pending', 'sending') ORDER BY pk LIMIT 1)`,
+    destKey,
+  );
 }
 
 /** Cut at a line end or a space where there is one in the last fifth of a chunk; never inside a surrogate pair. */

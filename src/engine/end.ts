@@ -164,7 +164,7 @@ export function* answerTo(t: Reading, world: World, ended: RunRow, waiter: Sessi
       ? ''
       : (yield* t.one<{ text: string }>('SELECT text FROM entries WHERE session_pk = ? AND seq = ?', target.pk, ended.reply_seq))!.text;
   // The target may have taken in more than the waiter may know since it was asked, so what it says is asked about now.
-  const passed = (yield* passText(t, world, 'reply', target, waiter, reply)).text;
+  const passed = passText(world, 'reply', target, waiter, reply).text;
   const runId = ended.id;
   if (passed === undefined)
     return { value: { runId, status: 'error', error: 'the session finished, but its reply may not be passed on' }, taint: waiter.taint };

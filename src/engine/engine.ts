@@ -9,13 +9,13 @@ import { accept, type Accepted, type AcceptArgs } from './accept.ts';
 import type { Answer, Ending } from './end.ts';
 import type { EngineCommand } from './feed.ts';
 import { sweepFlows } from './flows.ts';
-import { purgeSome } from './retention.ts';
 import type { Operator } from './policy.ts';
+import { forgotten, purgeSome, toForget } from './retention.ts';
 import { replyTo, runView } from './run-view.ts';
 import type { Runner } from './runner.ts';
 import { abortRun, claimRuns, finishRun, recoverRuns, releaseRun, suspectCrashes, sweepWaits, type Claim } from './runs.ts';
 import { sendToSession, type SendArgs, type Sent } from './send.ts';
-import { closeSession, ensureSession, resetSession, type NewSession } from './sessions.ts';
+import { closeSession, ensureSession, resetSession, sweepStops, type NewSession, type Stopping } from './sessions.ts';
 import { makeTurn } from './turn.ts';
 
 /** Time and chance come from outside, so that tests can make them up. */
@@ -44,6 +44,8 @@ export interface EngineParts {
   caps: Record<RunClass, number>;
   /** How long the feed, ended runs and settled deliveries are kept; for ever without it. */
   keepMs?: number;
+  /** Lets the search index forget sessions that were purged; false when it could not, and is asked again later. */
+  forget?(sessionPks: number[]): Promise<boolean>;
   host: { bootId: string; pid: number; name: string };
   /** Told what an operator should know. */
   warn(message: string): void;
@@ -88,6 +90,7 @@ export class Engine {
   private pumpAgain = false;
   private undoCommit: () => void = () => {};
   private cancelSweep: () => void = () => {};
+  private forgetting: Promise<void> | undefined;
 
   constructor(parts: EngineParts, world: World) {
     this.parts = parts;
@@ -137,12 +140,12 @@ export class Engine {
     return this.stopAfter(this.parts.store.write(this.commands.abort, { runId, reason, now: this.parts.clock.now() }, { urgent: true }));
   }
 
-  reset(key: string, operator?: Operator): Promise<{ session: SessionRow; stopping: number[] }> {
+  reset(key: string, operator?: Operator): Promise<Stopping & { session: SessionRow }> {
     const { store, newId, clock } = this.parts;
     return this.stopAfter(store.write(this.commands.reset, { key, id: newId(), now: clock.now(), operator }));
   }
 
-  closeSession(key: string, to: 'archived' | 'deleted', force: boolean, operator?: Operator): Promise<{ stopping: number[] }> {
+  closeSession(key: string, to: 'archived' | 'deleted', force: boolean, operator?: Operator): Promise<Stopping> {
     const { store, clock } = this.parts;
     return this.stopAfter(store.write(this.commands.closeSession, { key, to, force, now: clock.now(), operator }));
   }
@@ -212,8 +215,9 @@ export class Engine {
     if (events.some((event) => event.kind === 'run' && event.state === 'waiting')) this.sweep();
   }
 
-  private async stopAfter<R extends { stopping: number[] }>(written: Promise<R>): Promise<R> {
+  private async stopAfter<R extends { stopping: number[]; more?: boolean }>(written: Promise<R>): Promise<R> {
     const result = await written;
+    if (result.more) this.sweep();
     for (const pk of result.stopping) this.live.get(pk)?.controller.abort(new Stopped('abort', 'aborted'));
     return result;
   }
@@ -350,9 +354,11 @@ export class Engine {
     this.cancelSweep();
     const { store, clock } = this.parts;
     const turn = async () => {
+      while ((await store.write(this.commands.sweepStops, { now: clock.now() }, { urgent: true })) > 0) this.pump(); // a lane may go on
       while ((await store.write(this.commands.sweepWaits, { now: clock.now() }, { urgent: true })) > 0) this.pump(); // whoever was answered goes on
       while ((await store.write(sweepFlows, { now: clock.now() }, { urgent: true })) > 0);
       while ((await store.write(purgeSome, { now: clock.now(), keepMs: this.parts.keepMs ?? Infinity }, { urgent: true })) > 0);
+      this.forget();
       const next = await store.read(nextDue, {});
       if (!this.running) return;
       if (next.startable !== null && next.startable <= clock.now()) this.pump();
@@ -372,6 +378,21 @@ export class Engine {
       this.cancelSweep = clock.after(longestSleepMs, () => this.sweep());
     });
   }
+
+  /** Beside the sweep, which nothing may hold up: the index works through this at its own pace. */
+  private forget(): void {
+    const { store, warn, forget = async () => true } = this.parts;
+    const work = async () => {
+      for (;;) {
+        const sessionPks = await store.read(toForget, {});
+        if (sessionPks.length === 0 || !(await forget(sessionPks))) return;
+        await store.write(forgotten, { sessionPks });
+      }
+    };
+    this.forgetting ??= work()
+      .catch((thrown: unknown) => this.running && warn(`search index could not forget what was deleted yet: ${reasonOf(thrown)}`))
+      .then(() => (this.forgetting = undefined));
+  }
 }
 
 function makeCommands(ending: Ending) {
@@ -385,6 +406,7 @@ function makeCommands(ending: Ending) {
     reset: resetSession(ending),
     closeSession: closeSession(ending),
     sweepWaits: sweepWaits(ending),
+    sweepStops: sweepStops(ending),
   };
 }
 

@@ -4,7 +4,7 @@ import type { RunState } from '../protocol/run.ts';
 import type { Provenance } from '../protocol/transcript.ts';
 import type { Body, Command, Writing } from '../store/contract.ts';
 import type { EntryRow, SessionRow } from '../store/rows.ts';
-import { happened, messageOf, type EntryBody } from '../store/views.ts';
+import { happened, messageOf, type EntryBody, type FeedDetail } from '../store/views.ts';
 
 export type Tx = Writing<FeedEvent>;
 export type EngineCommand<Args, R> = Command<Args, R, FeedEvent>;
@@ -86,8 +86,9 @@ export function* noteRun(
   now: number,
   error?: string,
 ): Body<number> {
-  const pos = yield* addFeed(t, session, 'run', run.pk, state, now);
-  t.emit({ ...happened(session, pos, now), kind: 'run', runId: run.id, state, ...(error === undefined ? {} : { error }) });
+  const detail = error === undefined ? undefined : { error };
+  const pos = yield* addFeed(t, session, 'run', run.pk, state, now, detail);
+  t.emit({ ...happened(session, pos, now), kind: 'run', runId: run.id, state, ...detail });
   return pos;
 }
 
@@ -112,15 +113,9 @@ export function* noteExchange(
   now: number,
   reason?: string,
 ): Body<void> {
-  const pos = yield* addFeed(t, session, 'exchange', exchange.pk, state, now);
-  t.emit({
-    ...happened(session, pos, now),
-    kind: 'exchange',
-    exchangeId: exchange.id,
-    state,
-    turn: exchange.turn,
-    ...(reason === undefined ? {} : { reason }),
-  });
+  const detail = { turn: exchange.turn, ...(reason === undefined ? {} : { reason }) };
+  const pos = yield* addFeed(t, session, 'exchange', exchange.pk, state, now, detail);
+  t.emit({ ...happened(session, pos, now), kind: 'exchange', exchangeId: exchange.id, state, ...detail });
 }
 
 export function* noteDelivery(
@@ -131,25 +126,29 @@ export function* noteDelivery(
   now: number,
   error?: string,
 ): Body<void> {
-  const pos = yield* addFeed(t, session, 'delivery', delivery.pk, state, now);
-  t.emit({
-    ...happened(session, pos, now),
-    kind: 'delivery',
-    deliveryId: delivery.id,
-    state,
-    channel: delivery.channel,
-    recipient: delivery.recipient,
-    ...(error === undefined ? {} : { error }),
-  });
+  const { id: deliveryId, channel, recipient } = delivery;
+  const detail = error === undefined ? undefined : { error };
+  const pos = yield* addFeed(t, session, 'delivery', delivery.pk, state, now, detail);
+  t.emit({ ...happened(session, pos, now), kind: 'delivery', deliveryId, state, channel, recipient, ...detail });
 }
 
-function* addFeed(t: Tx, session: SessionRow, kind: string, ref: number, state: string | null, now: number): Body<number> {
+/** `detail` is what the event says beside its row and state, which move on; who reads the feed later is told the same. */
+function* addFeed(
+  t: Tx,
+  session: SessionRow,
+  kind: string,
+  ref: number,
+  state: string | null,
+  now: number,
+  detail?: FeedDetail,
+): Body<number> {
   const { lastId } = yield* t.run(
-    'INSERT INTO feed (session_pk, kind, ref_pk, state, level, at) VALUES (?,?,?,?,?,?)',
+    'INSERT INTO feed (session_pk, kind, ref_pk, state, detail, level, at) VALUES (?,?,?,?,?,?,?)',
     session.pk,
     kind,
     ref,
     state,
+    detail === undefined ? null : JSON.stringify(detail),
     session.level,
     now,
   );

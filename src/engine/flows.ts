@@ -13,6 +13,8 @@ import { insertRun } from './queue.ts';
 
 /** A flow that nothing advances is looked at again after this long. */
 export const flowDueMs = 3_600_000;
+/** Without its target an exchange has nobody to announce it; without its requester it goes straight to the announce. */
+const targetGone = 'the target session was reset or closed';
 
 /** Runs in its own savepoint: if it throws, the run still ends, and the flow is `failed`. */
 export function* advanceFlow(t: Tx, ending: Ending, run: RunRow, session: SessionRow, reply: string, now: number): Body<void> {
@@ -30,8 +32,8 @@ function* advance(t: Tx, ending: Ending, exchange: ExchangeRow, run: RunRow, ses
     exchange.req_session_pk === null ? undefined : yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', exchange.req_session_pk);
   const phase = exchange.state as ExchangeState['phase'];
   const other = phase === 'announce' ? undefined : session.pk === target.pk ? requester : target;
-  const passed = other && reply !== '' ? (yield* passText(t, ending.world, 'reply', session, other, reply)).text : undefined;
-  const canReplyBack = requester !== undefined && requester.pk !== target.pk;
+  const passed = other && reply !== '' ? passText(ending.world, 'reply', session, other, reply).text : undefined;
+  const canReplyBack = requester !== undefined && isAlive(requester) && requester.pk !== target.pk;
   const step = advanceExchange(
     { phase, turn: exchange.turn, maxTurns: exchange.max_turns, canReplyBack },
     { ok: run.state === 'ok', reply, mayFlow: passed !== undefined },
@@ -45,7 +47,7 @@ function* advance(t: Tx, ending: Ending, exchange: ExchangeRow, run: RunRow, ses
   switch (step.next) {
     case 'turn': {
       const speaker = step.side === 'requester' ? requester! : target;
-      if (!isAlive(speaker)) return yield* finish(t, exchange, session, 'done', 'a session of the exchange was reset or closed', now);
+      if (!isAlive(speaker)) return yield* finish(t, exchange, session, 'done', targetGone, now);
       yield* startTurn(t, exchange, speaker, {
         turn: step.turn,
         state: 'reply',
@@ -59,7 +61,7 @@ function* advance(t: Tx, ending: Ending, exchange: ExchangeRow, run: RunRow, ses
       return;
     }
     case 'announce': {
-      if (!isAlive(target)) return yield* finish(t, exchange, session, 'done', 'the target session was reset or closed', now);
+      if (!isAlive(target)) return yield* finish(t, exchange, session, 'done', targetGone, now);
       const context = yield* announceText(t, ending, exchange, requester, target);
       yield* startTurn(t, exchange, target, {
         turn: exchange.max_turns + 1,
@@ -109,6 +111,7 @@ function* startTurn(t: Tx, exchange: ExchangeRow, speaker: SessionRow, turn: Tur
     causePk: exchange.pk,
     rootPk: turn.run.root_pk ?? turn.run.pk,
     hop: exchange.hop,
+    budgetMs: turn.run.budget_ms,
     now: turn.now,
   });
   yield* t.run('INSERT INTO exchange_turns (exchange_pk, turn, run_pk) VALUES (?,?,?)', exchange.pk, turn.turn, next.pk);
@@ -137,7 +140,7 @@ function* announceText(t: Tx, ending: Ending, exchange: ExchangeRow, requester: 
     latestReply = yield* textAt(exchange.last_session_pk, exchange.last_seq);
     // The requester's last word has not been in the target's session yet, so carrying it there is asked like any reply.
     if (requester && exchange.last_session_pk === requester.pk)
-      latestReply = (yield* passText(t, ending.world, 'reply', requester, target, latestReply)).text;
+      latestReply = passText(ending.world, 'reply', requester, target, latestReply).text;
   }
   return announceContext({
     from: requester?.key ?? 'the operator',

@@ -1,15 +1,36 @@
 // Reading sessions and transcripts for one caller: keyset pages over indexes, cut to what the caller may see.
 import type { SessionKind } from '../protocol/labels.ts';
-import type { ListScope, World } from '../rules/decide.ts';
+import { decide, listScope, type ListScope, type Party, type World } from '../rules/decide.ts';
 import type { Body, Reading, ReadQuery } from '../store/contract.ts';
 import type { EntryRow, SessionRow } from '../store/rows.ts';
 import { levelRank } from '../store/views.ts';
-import { loadParty } from './policy.ts';
-import { decide, type Party } from '../rules/decide.ts';
+import { partyOfRow } from './policy.ts';
+
+/**
+ * What a caller's lists may hold. Where patterns name the agents it reaches, they are asked of every agent that has a session,
+ * configured or not: single decisions do the same.
+ */
+export const scopeOfCaller: ReadQuery<{ world: World; caller: Party }, ListScope> = {
+  name: 'list scope',
+  *body(t, { world, caller }) {
+    const scope = listScope(world, caller, []);
+    if (scope.visibility !== 'all' || scope.filter.agents === 'every' || !world.agentToAgent.enabled) return scope;
+    const agents: string[] = [];
+    // One look into the index for each agent, however many sessions it has.
+    for (;;) {
+      const next = yield* t.one<{ agent: string }>(
+        `SELECT agent FROM sessions WHERE current = 1 AND state = 'live' AND agent > ? ORDER BY agent LIMIT 1`,
+        agents.at(-1) ?? '',
+      );
+      if (!next) return listScope(world, caller, agents);
+      agents.push(next.agent);
+    }
+  },
+};
 
 export interface ListArgs {
   scope: ListScope;
-  /** The caller's own row; a tree hangs from it. */
+  /** The caller's own row; it is in every list. */
   callerPk: number;
   kinds?: SessionKind[] | undefined;
   activeSince?: number | undefined;
@@ -20,6 +41,9 @@ export interface ListArgs {
 
 /** Past this many agents one pass over all sessions is cheaper than a stream for each. */
 const mostAgentStreams = 256;
+/** Rows that one page looks through for those that fit; the cursor leads on. */
+const mostScanned = 5_000;
+const scanRows = 200;
 
 interface Stream {
   where: string;
@@ -27,21 +51,31 @@ interface Stream {
   keep?: (row: SessionRow) => boolean;
 }
 
-/** Newest first by feed position. Each stream is one index range; together they hold exactly what the scope allows. */
-export const listSessions: ReadQuery<ListArgs, SessionRow[]> = {
+/**
+ * Newest first by feed position. Each stream is one index range; together they hold exactly what the scope allows. A page may be
+ * shorter than its limit and still have a next one.
+ */
+export const listSessions: ReadQuery<ListArgs, { rows: SessionRow[]; next: number | undefined }> = {
   name: 'list sessions',
   *body(t, args) {
     const found = new Map<number, SessionRow>();
     const streams = streamsOf(args);
-    // Once the page is full, a stream has about its share of it to add.
-    const share = Math.ceil((2 * args.limit) / streams.length);
+    // One row more than a page, so that who asks knows whether there are more. Once they are found, a stream adds about its share.
+    const wanted = args.limit + 1;
+    const share = Math.ceil((2 * wanted) / streams.length);
+    /** Down to here every stream was looked through. */
+    let reached = 0;
     for (const stream of streams) {
-      const floor = floorOf(found, args.limit);
-      for (const row of yield* readStream(t, stream, args, floor, floor === 0 ? args.limit : share)) found.set(row.pk, row);
+      const floor = floorOf(found, wanted);
+      const read = yield* readStream(t, stream, args, floor, floor === 0 ? wanted : share);
+      for (const row of read.rows) found.set(row.pk, row);
+      reached = Math.max(reached, read.cutAt);
     }
     const own = yield* t.one<SessionRow>(`SELECT * FROM sessions WHERE pk = ? AND current = 1 AND state = 'live'`, args.callerPk);
     if (own && fits(own, args)) found.set(own.pk, own);
-    return [...found.values()].toSorted((a, b) => b.last_pos - a.last_pos).slice(0, args.limit);
+    const sorted = [...found.values()].filter((row) => row.last_pos >= reached).toSorted((a, b) => b.last_pos - a.last_pos);
+    const rows = sorted.slice(0, args.limit);
+    return { rows, next: sorted.length > args.limit ? rows.at(-1)!.last_pos : reached > 0 ? reached : undefined };
   },
 };
 
@@ -60,7 +94,7 @@ function fits(row: SessionRow, { kinds, activeSince, before }: ListArgs): boolea
   );
 }
 
-function streamsOf({ scope, callerPk, kinds }: ListArgs): Stream[] {
+function streamsOf({ scope, kinds }: ListArgs): Stream[] {
   const { filter } = scope;
   const sources: Stream[] = [];
   const byKind = (where: string, params: (string | number)[]) => {
@@ -68,7 +102,7 @@ function streamsOf({ scope, callerPk, kinds }: ListArgs): Stream[] {
     else for (const kind of kinds) sources.push({ where: `${where}${where ? ' AND ' : ''}kind = ?`, params: [...params, kind] });
   };
   // Whoever sees every session sees its children among them.
-  if (filter.spawnedBy !== undefined && filter.agents !== 'every') byKind('parent_pk = ?', [callerPk]);
+  if (filter.spawnedBy !== undefined && filter.agents !== 'every') byKind('parent_key = ?', [filter.spawnedBy]);
   if (filter.agents === 'every') byKind('', []);
   else if ((filter.agents?.length ?? 0) > mostAgentStreams) {
     const allowed = new Set(filter.agents);
@@ -85,28 +119,37 @@ function streamsOf({ scope, callerPk, kinds }: ListArgs): Stream[] {
   );
 }
 
-/** Down to the floor, at first so many rows as are expected. */
-function* readStream(t: Reading, stream: Stream, args: ListArgs, floor: number, expected: number): Body<SessionRow[]> {
+/** Down to the floor, at first so many rows as are expected; `cutAt` above 0 when it stopped looking there. */
+function* readStream(
+  t: Reading,
+  stream: Stream,
+  args: ListArgs,
+  floor: number,
+  expected: number,
+): Body<{ rows: SessionRow[]; cutAt: number }> {
   const rows: SessionRow[] = [];
   let size = Math.max(2, expected);
   let before = args.before ?? Number.MAX_SAFE_INTEGER;
-  for (;;) {
+  for (let scanned = 0; scanned < mostScanned;) {
     const page = yield* t.all<SessionRow>(
       `SELECT * FROM sessions WHERE current = 1 AND state = 'live' AND ${stream.where} AND last_pos < ? ORDER BY last_pos DESC LIMIT ?`,
       ...stream.params,
       before,
       size,
     );
+    scanned += page.length;
     for (const row of page) {
-      if (row.last_at < (args.activeSince ?? 0) || row.last_pos < floor) return rows;
-      if (stream.keep && !stream.keep(row)) continue;
+      if (row.last_pos < floor) return { rows, cutAt: 0 };
+      // Looked at one by one: positions only rise, but a clock can be set back.
+      if (row.last_at < (args.activeSince ?? 0) || stream.keep?.(row) === false) continue;
       rows.push(row);
-      if (rows.length === args.limit) return rows;
+      if (rows.length > args.limit) return { rows, cutAt: 0 };
     }
-    if (page.length < size) return rows;
+    if (page.length < size) return { rows, cutAt: 0 };
     before = page.at(-1)!.last_pos;
-    size = Math.min(2 * size, args.limit);
+    size = Math.min(2 * size, scanRows);
   }
+  return { rows, cutAt: before };
 }
 
 export interface HistoryArgs {
@@ -152,9 +195,8 @@ export const readHistory: ReadQuery<HistoryArgs, { rows: EntryRow[]; next: numbe
   },
 };
 
-/** One session with the caller's right to see it, decided on the rows of one read. */
-export function* visibleSession(t: Reading, world: World, caller: Party, row: SessionRow | undefined): Body<SessionRow[]> {
-  if (!row || row.state !== 'live' || row.current !== 1) return [];
-  const target = yield* loadParty(t, world, row);
-  return decide({ action: 'list', caller, target }, world).effect === 'ALLOW' ? [row] : [];
+/** Whether a caller may know of one session. */
+export function isVisible(world: World, caller: Party, row: SessionRow): boolean {
+  if (row.state !== 'live' || row.current !== 1) return false;
+  return decide({ action: 'list', caller, target: partyOfRow(world, row) }, world).effect === 'ALLOW';
 }

@@ -5,7 +5,6 @@ import type { SessionFacts } from '../protocol/session.ts';
 import type { DeliveryContext } from '../protocol/session.ts';
 import { decide, partyOf, type Decision, type Party, type World } from '../rules/decide.ts';
 import { redact } from '../rules/hooks.ts';
-import type { Body, Reading } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
 import { levelName } from '../store/views.ts';
 
@@ -24,7 +23,7 @@ export const settingsOf = (session: Pick<SessionRow, 'settings'>) => JSON.parse(
 export const deliveryOf = (session: Pick<SessionRow, 'delivery'>) =>
   session.delivery === null ? undefined : (JSON.parse(session.delivery) as DeliveryContext);
 
-function partyOfRow(world: World, session: SessionRow, parentKey: string | undefined): Party {
+export function partyOfRow(world: World, session: SessionRow): Party {
   const { sendPolicy, channel } = settingsOf(session);
   const facts: SessionFacts = {
     key: session.key,
@@ -32,16 +31,10 @@ function partyOfRow(world: World, session: SessionRow, parentKey: string | undef
     taint: levelName(session.taint),
     existTaint: levelName(session.exist_taint),
   };
-  if (parentKey !== undefined) facts.spawnedBy = parentKey;
+  if (session.parent_key !== null) facts.spawnedBy = session.parent_key;
   if (sendPolicy !== undefined) facts.sendPolicy = sendPolicy;
   if (channel !== undefined) facts.channel = channel;
   return partyOf(world, facts);
-}
-
-export function* loadParty(t: Reading, world: World, session: SessionRow): Body<Party> {
-  const parent =
-    session.parent_pk === null ? undefined : yield* t.one<{ key: string }>('SELECT key FROM sessions WHERE pk = ?', session.parent_pk);
-  return partyOfRow(world, session, parent?.key);
 }
 
 /** Whoever is not a session: what its token may know, and whether it wants an answer. */
@@ -51,41 +44,30 @@ export interface Operator {
 }
 
 /** A session as an operator may know it: one above the level of its token is as good as missing. Throws what else refuses. */
-export function* overseen(t: Reading, world: World, session: SessionRow | undefined, operator: Operator): Body<SessionRow | undefined> {
+export function overseen(world: World, session: SessionRow | undefined, operator: Operator): SessionRow | undefined {
   if (!session) return undefined;
-  const decision = decide({ action: 'operate', target: yield* loadParty(t, world, session), ...operator }, world);
+  const decision = decide({ action: 'operate', target: partyOfRow(world, session), ...operator }, world);
   if (decision.effect !== 'BLOCK') return session;
   if (decision.hidden) return undefined;
   throw new InterlaneError(decision.code ?? 'POLICY_BLOCKED', `session ${JSON.stringify(session.key)}: ${decision.why}`);
 }
 
 /** May this text pass from one session to another, and what of it. Undefined when it may not. */
-export function* passText(
-  t: Reading,
-  world: World,
-  action: 'send' | 'reply',
-  from: SessionRow,
-  to: SessionRow,
-  text: string,
-): Body<{ decision: Decision; text: string | undefined }> {
-  const caller = yield* loadParty(t, world, from);
-  const target = yield* loadParty(t, world, to);
-  return passed(decide({ action, caller, target, text }, world), text);
+export function passText(world: World, action: 'send' | 'reply', from: SessionRow, to: SessionRow, text: string): Passed {
+  return passed(decide({ action, caller: partyOfRow(world, from), target: partyOfRow(world, to), text }, world), text);
 }
 
 /** May this text leave a session for a channel, and what of it. */
-export function* passOut(
-  t: Reading,
-  world: World,
-  from: SessionRow,
-  channel: string,
-  text: string,
-): Body<{ decision: Decision; text: string | undefined }> {
-  const caller = yield* loadParty(t, world, from);
-  return passed(decide({ action: 'deliver', caller, channel, text }, world), text);
+export function passOut(world: World, from: SessionRow, channel: string, text: string): Passed {
+  return passed(decide({ action: 'deliver', caller: partyOfRow(world, from), channel, text }, world), text);
 }
 
-function passed(decision: Decision, text: string) {
+interface Passed {
+  decision: Decision;
+  text: string | undefined;
+}
+
+function passed(decision: Decision, text: string): Passed {
   if (decision.effect === 'BLOCK') return { decision, text: undefined };
   return { decision, text: decision.effect === 'REDACT' ? redact(text, decision.redactions) : text };
 }

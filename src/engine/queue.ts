@@ -26,6 +26,7 @@ export interface NewRun {
   causePk?: number | undefined;
   rootPk?: number | undefined;
   hop?: number | undefined;
+  /** Working time; 0 or none is no limit. What a run asks of others may take as long as it may itself. */
   budgetMs?: number | undefined;
   notBefore?: number | undefined;
   now: number;
@@ -40,7 +41,7 @@ const laneNow = `SELECT (SELECT count(*) FROM (SELECT 1 FROM runs WHERE lane = ?
 export function* insertRun(t: Tx, session: SessionRow, made: NewRun): Body<{ pk: number; id: string; lane: string }> {
   const lane = session.key;
   const { queued, active, pos } = (yield* t.one<{ queued: number; active: number; pos: number | null }>(laneNow, lane, lane))!;
-  if (queued >= laneCap)
+  if (queued >= laneCap && (yield* waiting(t, lane)) >= laneCap)
     throw new InterlaneError('QUEUE_FULL', `session ${JSON.stringify(lane)} has ${laneCap} inputs waiting; try again later`);
   const head = queued === 0 && active === 0;
   const { lastId: pk } = yield* t.run(
@@ -77,13 +78,26 @@ export function* insertRun(t: Tx, session: SessionRow, made: NewRun): Body<{ pk:
   return { pk, id: made.runId, lane };
 }
 
+/** What a reset has already stopped does not count against the next life, though some of it is still there. */
+function* waiting(t: Tx, lane: string): Body<number> {
+  const { n } = (yield* t.one<{ n: number }>(
+    `SELECT count(*) AS n FROM (SELECT 1 FROM runs WHERE lane = ? AND state = 'queued'
+       AND pk > (SELECT coalesce(max(upto), 0) FROM stops WHERE stops.lane = ?) LIMIT ?)`,
+    lane,
+    lane,
+    laneCap,
+  ))!;
+  return n;
+}
+
 /** I3. Only the head of a lane can be claimed, and only while nothing in the lane is active. */
 export function* promote(t: Tx, lane: string, pos: number): Body<void> {
-  const head = yield* t.one<{ pk: number; ready_pos: number | null }>(
-    `SELECT pk, ready_pos FROM runs WHERE lane = ? AND state = 'queued' ORDER BY pk LIMIT 1`,
+  const head = yield* t.one<{ pk: number; ready_pos: number | null; stopped: number }>(
+    `SELECT pk, ready_pos, EXISTS (SELECT 1 FROM stops WHERE stops.lane = runs.lane AND upto >= runs.pk) AS stopped
+     FROM runs WHERE lane = ? AND state = 'queued' ORDER BY pk LIMIT 1`,
     lane,
   );
-  if (!head || head.ready_pos !== null) return;
+  if (!head || head.ready_pos !== null || head.stopped !== 0) return;
   const busy = yield* t.one(`SELECT 1 FROM runs WHERE lane = ? AND state IN ('running', 'waiting')`, lane);
   if (!busy) yield* t.run('UPDATE runs SET ready_pos = ? WHERE pk = ?', pos, head.pk);
 }
@@ -113,6 +127,7 @@ export function* consumeInput(t: Tx, session: SessionRow, run: { pk: number; id:
 
 /** Takes in what is queued behind a turn and may join it. Each of those runs ends `ok`, merged into this one. */
 export function* absorb(t: Tx, session: SessionRow, run: RunRow, mode: 'collect' | 'steer', now: number): Body<number> {
+  if (run.abort_requested !== null) return 0; // it is being stopped, and what it took in would never be answered
   const queued = yield* t.all<RunRow & { mode: QueueMode; merge_key: string }>(
     `SELECT runs.*, inputs.mode, inputs.merge_key FROM runs JOIN inputs ON inputs.run_pk = runs.pk WHERE runs.lane = ? AND runs.state = 'queued' AND runs.session_pk = ? ORDER BY runs.pk LIMIT 50`,
     run.lane,

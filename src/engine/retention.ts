@@ -1,5 +1,6 @@
 // What may be forgotten: everything of a deleted session, and the traces of work that ended long ago. In small transactions.
-import type { Body } from '../store/contract.ts';
+import type { Body, ReadQuery } from '../store/contract.ts';
+import { nextHead } from './deliver.ts';
 import type { EngineCommand, Tx } from './feed.ts';
 
 const rowsAtOnce = 200;
@@ -10,7 +11,8 @@ export const purgeSome: EngineCommand<{ now: number; keepMs: number }, number> =
   *body(t, { now, keepMs }) {
     const gone = yield* t.one<{ pk: number }>(
       `SELECT pk FROM sessions WHERE state = 'deleted' AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.session_pk = sessions.pk AND ended_at IS NULL)
-       AND NOT EXISTS (SELECT 1 FROM exchanges WHERE tgt_session_pk = sessions.pk AND end_reason IS NULL) ORDER BY pk LIMIT 1`,
+       AND NOT EXISTS (SELECT 1 FROM exchanges WHERE tgt_session_pk = sessions.pk AND end_reason IS NULL)
+       AND NOT EXISTS (SELECT 1 FROM deliveries WHERE deliveries.session_pk = sessions.pk AND deliveries.state = 'sending') ORDER BY pk LIMIT 1`,
     );
     const purged = gone ? yield* purgeSession(t, gone.pk) : 0;
     if (purged > 0 || keepMs === Infinity) return purged;
@@ -26,7 +28,7 @@ export const purgeSome: EngineCommand<{ now: number; keepMs: number }, number> =
 
 /** A deleted session's text goes first; its row goes last, when nothing points to it any more. */
 function* purgeSession(t: Tx, pk: number): Body<number> {
-  for (const table of ['entries', 'feed', 'deliveries']) {
+  for (const table of ['entries', 'feed']) {
     const column = table === 'feed' ? 'pos' : 'pk';
     const { changes } = yield* t.run(
       `DELETE FROM ${table} WHERE ${column} IN (SELECT ${column} FROM ${table} WHERE session_pk = ? LIMIT ?)`,
@@ -35,6 +37,16 @@ function* purgeSession(t: Tx, pk: number): Body<number> {
     );
     if (changes > 0) return changes;
   }
+  const deliveries = yield* t.all<{ pk: number; dest_key: string; head: number }>(
+    'SELECT pk, dest_key, head FROM deliveries WHERE session_pk = ? LIMIT ?',
+    pk,
+    rowsAtOnce,
+  );
+  for (const delivery of deliveries) {
+    yield* t.run('DELETE FROM deliveries WHERE pk = ?', delivery.pk);
+    if (delivery.head === 1) yield* nextHead(t, delivery.dest_key);
+  }
+  if (deliveries.length > 0) return deliveries.length;
   const runs = yield* t.all<{ pk: number }>('SELECT pk FROM runs WHERE session_pk = ? LIMIT ?', pk, rowsAtOnce);
   if (runs.length > 0) return yield* forgetRuns(t, runs);
   const { changes } = yield* t.run(
@@ -43,8 +55,26 @@ function* purgeSession(t: Tx, pk: number): Body<number> {
     rowsAtOnce,
   );
   if (changes > 0) return changes;
+  yield* t.run('INSERT INTO forgets (session_pk) VALUES (?)', pk);
   return (yield* t.run('DELETE FROM sessions WHERE pk = ?', pk)).changes;
 }
+
+/** Purged sessions whose words are still in the search index, a few at a time. */
+export const toForget: ReadQuery<object, number[]> = {
+  name: 'to forget',
+  *body(t) {
+    const rows = yield* t.all<{ session_pk: number }>('SELECT session_pk FROM forgets ORDER BY session_pk LIMIT ?', rowsAtOnce);
+    return rows.map((row) => row.session_pk);
+  },
+};
+
+/** Written after the index has let go of them, so that a crash before only means that it is asked again. */
+export const forgotten: EngineCommand<{ sessionPks: number[] }, void> = {
+  name: 'forgotten',
+  *body(t, { sessionPks }) {
+    for (const pk of sessionPks) yield* t.run('DELETE FROM forgets WHERE session_pk = ?', pk);
+  },
+};
 
 /** Oldest first, so that a cursor that is too old is seen to be: what is left is always the end of the feed. */
 function* purgeFeed(t: Tx, before: number): Body<number> {

@@ -45,7 +45,7 @@ export function sendToSession(ending: Ending): EngineCommand<SendArgs, Sent> {
         args.targetSessionPk,
       );
       if (!target) throw new InterlaneError('SESSION_NOT_FOUND', 'session was reset or closed a moment ago; see sessions_list');
-      const { decision, text } = yield* passText(t, ending.world, 'send', caller, target, args.text);
+      const { decision, text } = passText(ending.world, 'send', caller, target, args.text);
       if (text === undefined)
         throw new InterlaneError(
           decision.code ?? 'POLICY_BLOCKED',
@@ -82,6 +82,7 @@ export function sendToSession(ending: Ending): EngineCommand<SendArgs, Sent> {
         causePk: exchangePk,
         rootPk: run?.root_pk ?? run?.pk,
         hop,
+        budgetMs: run?.budget_ms,
         now: args.now,
       });
       yield* t.run('INSERT INTO exchange_turns (exchange_pk, turn, run_pk) VALUES (?,0,?)', exchangePk, made.pk);
@@ -111,6 +112,7 @@ interface SendingRun {
   lane: string;
   hop: number;
   root_pk: number | null;
+  budget_ms: number;
   step: number;
   idx: number;
 }

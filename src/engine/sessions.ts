@@ -2,10 +2,11 @@
 import { InterlaneError } from '../errors.ts';
 import type { DeliveryContext } from '../protocol/session.ts';
 import type { Body, Reading } from '../store/contract.ts';
-import type { RunRow, SessionRow } from '../store/rows.ts';
+import type { RunRow, SessionRow, StopRow } from '../store/rows.ts';
 import { endRun, type Ending } from './end.ts';
 import { overseen, type Operator } from './policy.ts';
 import { noteSession, type EngineCommand, type Tx } from './feed.ts';
+import { promote } from './queue.ts';
 
 export interface NewSession {
   id: string;
@@ -58,26 +59,32 @@ export function* rememberDelivery(t: Tx, session: SessionRow, context: DeliveryC
   yield* t.run('UPDATE sessions SET delivery = ? WHERE pk = ?', written, session.pk);
 }
 
+/** Runs that were asked to stop, and whether the sweep has more of the queue to end. */
+export interface Stopping {
+  stopping: number[];
+  more: boolean;
+}
+
 /**
- * A new life for a key, in one transaction: the live run is told to stop, what was queued ends with the reason, and the key
- * points to the new life. The lane is the key, so the new life's first run starts after the old one's live run has ended.
+ * A new life for a key, in one transaction: the live run is told to stop, what was queued can no longer start and ends with the
+ * reason, and the key points to the new life. The lane is the key, so the new life's first run starts after all of that has ended.
  */
 export function resetSession(
   ending: Ending,
-): EngineCommand<{ key: string; id: string; now: number; operator?: Operator | undefined }, { session: SessionRow; stopping: number[] }> {
+): EngineCommand<{ key: string; id: string; now: number; operator?: Operator | undefined }, Stopping & { session: SessionRow }> {
   return {
     name: 'reset session',
     *body(t, { key, id, now, operator }) {
       const found = yield* sessionByKey(t, key);
-      const old = operator ? yield* overseen(t, ending.world, found, operator) : found;
+      const old = operator ? overseen(ending.world, found, operator) : found;
       if (!old)
         throw new InterlaneError('SESSION_NOT_FOUND', `session ${JSON.stringify(key)} does not exist, so there is nothing to reset`);
       // First, so that no flow of the old life can open another turn on it.
       yield* t.run('UPDATE sessions SET current = 0 WHERE pk = ?', old.pk);
-      const stopping = yield* stopRuns(t, ending, old, 'reset', now);
+      const stopped = yield* stopAll(t, ending, old, 'reset', now);
       const { lastId } = yield* t.run(
-        `INSERT INTO sessions (id, key, life, current, agent, kind, label, user, parent_pk, depth, exist_taint, level, created_at, last_at, settings, delivery)
-         SELECT ?, key, life + 1, 1, agent, kind, label, user, parent_pk, depth, exist_taint, exist_taint, ?, ?, settings, delivery FROM sessions WHERE pk = ?`,
+        `INSERT INTO sessions (id, key, life, current, agent, kind, label, user, parent_key, depth, exist_taint, level, created_at, last_at, settings, delivery)
+         SELECT ?, key, life + 1, 1, agent, kind, label, user, parent_key, depth, exist_taint, exist_taint, ?, ?, settings, delivery FROM sessions WHERE pk = ?`,
         id,
         now,
         now,
@@ -85,7 +92,7 @@ export function resetSession(
       );
       const session = yield* sessionByPk(t, lastId);
       yield* noteSession(t, session, 'reset', now);
-      return { session, stopping };
+      return { session, ...stopped };
     },
   };
 }
@@ -93,15 +100,12 @@ export function resetSession(
 /** Takes a session out of the lists (archive), or frees its key for good (delete). Refuses while something is open, unless forced. */
 export function closeSession(
   ending: Ending,
-): EngineCommand<
-  { key: string; to: 'archived' | 'deleted'; force: boolean; now: number; operator?: Operator | undefined },
-  { stopping: number[] }
-> {
+): EngineCommand<{ key: string; to: 'archived' | 'deleted'; force: boolean; now: number; operator?: Operator | undefined }, Stopping> {
   return {
     name: 'close session',
     *body(t, { key, to, force, now, operator }) {
       const found = yield* sessionByKey(t, key);
-      const session = operator ? yield* overseen(t, ending.world, found, operator) : found;
+      const session = operator ? overseen(ending.world, found, operator) : found;
       if (!session) throw new InterlaneError('SESSION_NOT_FOUND', `session ${JSON.stringify(key)} does not exist`);
       const open = yield* openWork(t, session);
       if (open && !force)
@@ -112,9 +116,9 @@ export function closeSession(
         to === 'deleted' ? 0 : 1,
         session.pk,
       );
-      const stopping = yield* stopRuns(t, ending, session, to, now);
+      const stopped = yield* stopAll(t, ending, session, to, now);
       yield* noteSession(t, session, to, now);
-      return { stopping };
+      return stopped;
     },
   };
 }
@@ -136,32 +140,65 @@ function* openWork(t: Tx, session: SessionRow): Body<string | undefined> {
   return delivery ? 'a delivery' : undefined;
 }
 
-/** Ends what is queued or waiting in a session's lane, and asks a running turn to stop. Returns the runs that were asked. */
-export function* stopRuns(
-  t: Tx,
-  ending: Ending,
-  session: SessionRow,
-  reason: string,
-  now: number,
-  which: 'all' | 'active' = 'all',
-): Body<number[]> {
+/** Queued runs that are ended in one transaction; the sweep goes on with the rest. */
+const stopRows = 50;
+
+function* stopAll(t: Tx, ending: Ending, session: SessionRow, reason: string, now: number): Body<Stopping> {
+  const more = yield* stopQueue(t, ending, session.key, reason, now);
+  return { stopping: yield* stopActive(t, ending, session, reason, now), more };
+}
+
+/** From this transaction on nothing that is queued in a lane can start, however long it takes to end it all. */
+function* stopQueue(t: Tx, ending: Ending, lane: string, reason: string, now: number): Body<boolean> {
+  const last = yield* t.one<{ pk: number }>(`SELECT pk FROM runs WHERE lane = ? AND state = 'queued' ORDER BY pk DESC LIMIT 1`, lane);
+  if (!last) return false;
+  yield* t.run('INSERT OR IGNORE INTO stops (lane, upto, reason) VALUES (?,?,?)', lane, last.pk, reason);
+  yield* t.run(
+    `UPDATE runs SET ready_pos = NULL WHERE pk = (SELECT pk FROM runs WHERE lane = ? AND state = 'queued' ORDER BY pk LIMIT 1)`,
+    lane,
+  );
+  const first = (yield* t.one<StopRow>('SELECT * FROM stops WHERE lane = ? ORDER BY upto LIMIT 1', lane))!;
+  return yield* endStopped(t, ending, first, now);
+}
+
+/** Ends some of what was stopped in a lane, oldest first; after the last one the lane goes on. Answers whether there is more. */
+function* endStopped(t: Tx, ending: Ending, { lane, upto, reason }: StopRow, now: number): Body<boolean> {
+  const queued = yield* t.all<RunRow>(
+    `SELECT * FROM runs WHERE lane = ? AND state = 'queued' AND pk <= ? ORDER BY pk LIMIT ?`,
+    lane,
+    upto,
+    stopRows,
+  );
+  for (const run of queued) yield* endRun(t, ending, run, { outcome: 'aborted', code: 'ABORTED', error: reason, now });
+  if (queued.length === stopRows) return true;
+  yield* t.run('DELETE FROM stops WHERE lane = ? AND upto = ?', lane, upto);
+  const { pos } = (yield* t.one<{ pos: number }>('SELECT max(pos) AS pos FROM feed'))!;
+  yield* promote(t, lane, pos);
+  return (yield* t.one('SELECT 1 FROM stops WHERE lane = ?', lane)) !== undefined;
+}
+
+/** What a reset or a delete had to leave over. A little of it; answers 0 when there is nothing left. */
+export function sweepStops(ending: Ending): EngineCommand<{ now: number }, number> {
+  return {
+    name: 'sweep stops',
+    *body(t, { now }) {
+      const stop = yield* t.one<StopRow>('SELECT * FROM stops ORDER BY lane, upto LIMIT 1');
+      if (!stop) return 0;
+      yield* endStopped(t, ending, stop, now);
+      return 1;
+    },
+  };
+}
+
+/** Ends a waiting turn of a session, and asks a running one to stop. Returns the runs that were asked. */
+export function* stopActive(t: Tx, ending: Ending, session: SessionRow, reason: string, now: number): Body<number[]> {
   const active = yield* t.all<RunRow>(
     `SELECT * FROM runs WHERE lane = ? AND state IN ('running', 'waiting') AND session_pk = ?`,
     session.key,
     session.pk,
   );
-  // Last first, so that none of them is promoted on the way.
-  const queued =
-    which === 'active'
-      ? []
-      : yield* t.all<RunRow>(
-          `SELECT * FROM runs WHERE lane = ? AND state = 'queued' AND session_pk = ? ORDER BY pk DESC`,
-          session.key,
-          session.pk,
-        );
-  const runs = [...queued, ...active];
   const stopping: number[] = [];
-  for (const run of runs) {
+  for (const run of active) {
     if (run.state === 'running') {
       yield* t.run('UPDATE runs SET abort_requested = ? WHERE pk = ?', reason, run.pk);
       stopping.push(run.pk);

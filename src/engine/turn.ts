@@ -4,6 +4,7 @@ import type { FeedEvent } from '../protocol/event.ts';
 import type { CallRow, EntryRow } from '../store/rows.ts';
 import { messageOf, type EntryBody } from '../store/views.ts';
 import type { RunEnd } from './end.ts';
+import { inCallOrder } from './prompt.ts';
 import { settingsOf, type SessionSettings } from './policy.ts';
 import type { PendingCall, PromptMessage, Thought, Turn } from './runner.ts';
 import { absorbSteer, compactSession, finishCall, parkRun, persistStep, startCall, type Claim, type Lease } from './runs.ts';
@@ -145,6 +146,6 @@ const promptTail: ReadQuery<{ sessionPk: number; limit: number }, PromptMessage[
       .toReversed()
       .map(promptMessage)
       .filter((message) => !message.summary);
-    return summary ? [promptMessage(summary), ...later] : later;
+    return inCallOrder(summary ? [promptMessage(summary), ...later] : later);
   },
 };

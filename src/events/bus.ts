@@ -4,7 +4,7 @@ import type { RunState } from '../protocol/run.ts';
 import { InterlaneError } from '../errors.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
 import type { DeliveryRow, EntryRow, ExchangeRow, RunRow, SessionRow } from '../store/rows.ts';
-import { happened, messageOf } from '../store/views.ts';
+import { happened, messageOf, type FeedDetail } from '../store/views.ts';
 
 interface Subscription {
   /** Only events this says yes to. Asked for each event, with the level it has now. */
@@ -23,6 +23,8 @@ const pageSize = 200;
 export interface Bus {
   /** From just after `cursor` (or from now on), each event once and in order. Returns the undo. */
   subscribe(subscription: Subscription, cursor?: number): () => void;
+  /** How many listen now. */
+  readonly subscribers: number;
   close(): void;
 }
 
@@ -33,13 +35,21 @@ export function createBus(store: Store<FeedEvent>): Bus {
   });
   return {
     subscribe(subscription, cursor) {
-      const reader = new Reader(store, subscription, cursor);
-      readers.add(reader);
-      reader.start();
-      return () => {
+      const leave = () => {
         reader.closed = true;
         readers.delete(reader);
       };
+      const failed = (error: unknown) => {
+        leave();
+        subscription.failed(error);
+      };
+      const reader = new Reader(store, subscription, failed, cursor);
+      readers.add(reader);
+      reader.start();
+      return leave;
+    },
+    get subscribers() {
+      return readers.size;
     },
     close() {
       undo();
@@ -54,6 +64,7 @@ class Reader {
   closed = false;
   private readonly store: Store<FeedEvent>;
   private readonly subscription: Subscription;
+  private readonly fail: (error: unknown) => void;
   private cursor: number | undefined;
   private live: FeedEvent[] = [];
   private behind = false;
@@ -61,9 +72,10 @@ class Reader {
   private missed = false;
   private busy = false;
 
-  constructor(store: Store<FeedEvent>, subscription: Subscription, cursor: number | undefined) {
+  constructor(store: Store<FeedEvent>, subscription: Subscription, fail: (error: unknown) => void, cursor: number | undefined) {
     this.store = store;
     this.subscription = subscription;
+    this.fail = fail;
     this.cursor = cursor;
   }
 
@@ -93,10 +105,7 @@ class Reader {
         else await this.handOver(this.live.splice(0));
       }
     } catch (thrown) {
-      if (!this.closed) {
-        this.closed = true;
-        this.subscription.failed(thrown);
-      }
+      if (!this.closed) this.fail(thrown);
     } finally {
       this.busy = false;
     }
@@ -132,6 +141,7 @@ interface FeedRow {
   kind: FeedEvent['kind'];
   ref_pk: number;
   state: string | null;
+  detail: string | null;
   at: number;
 }
 
@@ -141,16 +151,18 @@ const feedAfter: ReadQuery<
 > = {
   name: 'feed',
   *body(t, { cursor, limit }) {
-    const oldest = (yield* t.one<{ pos: number }>('SELECT pos FROM feed ORDER BY pos LIMIT 1'))?.pos ?? cursor + 1;
     const latest = (yield* t.one<{ seq: number }>(`SELECT seq FROM sqlite_sequence WHERE name = 'feed'`))?.seq ?? 0;
-    // Older than what is kept, or from another database: either way nobody knows what was missed.
-    if ((cursor + 1 < oldest && cursor > 0) || cursor > latest) return { events: [], reset: true, oldest, last: cursor, more: false };
+    const oldest = (yield* t.one<{ pos: number }>('SELECT pos FROM feed ORDER BY pos LIMIT 1'))?.pos ?? latest + 1;
+    // Older than what is kept (the beginning is, too, once it was forgotten), or from another database: nobody knows what was missed.
+    if (cursor + 1 < oldest || cursor > latest) return { events: [], reset: true, oldest, last: cursor, more: false };
     const rows = yield* t.all<FeedRow>('SELECT * FROM feed WHERE pos > ? ORDER BY pos LIMIT ?', cursor, limit);
     const events: FeedEvent[] = [];
     for (const row of rows) {
       const session = yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', row.session_pk);
       if (!session) continue; // deleted and forgotten
       const common = happened(session, row.pos, row.at);
+      const { turn = 0, reason, error } = row.detail === null ? {} : (JSON.parse(row.detail) as FeedDetail);
+      const failed = error === undefined ? {} : { error };
       switch (row.kind) {
         case 'entry': {
           const entry = yield* t.one<EntryRow & { run_id: string | null }>(
@@ -163,14 +175,7 @@ const feedAfter: ReadQuery<
         case 'run': {
           const run = yield* t.one<RunRow>('SELECT * FROM runs WHERE pk = ?', row.ref_pk);
           if (!run) break; // forgotten already
-          const state = row.state as RunState;
-          events.push({
-            ...common,
-            kind: 'run',
-            runId: run.id,
-            state,
-            ...(run.error !== null && run.state === state ? { error: run.error } : {}),
-          });
+          events.push({ ...common, kind: 'run', runId: run.id, state: row.state as RunState, ...failed });
           break;
         }
         case 'session':
@@ -184,8 +189,8 @@ const feedAfter: ReadQuery<
             kind: 'exchange',
             exchangeId: exchange.id,
             state: row.state!,
-            turn: exchange.turn,
-            ...(exchange.end_reason !== null && exchange.state === row.state ? { reason: exchange.end_reason } : {}),
+            turn,
+            ...(reason === undefined ? {} : { reason }),
           });
           break;
         }
@@ -199,7 +204,7 @@ const feedAfter: ReadQuery<
             state: row.state!,
             channel: delivery.channel,
             recipient: delivery.recipient,
-            ...(delivery.error !== null && delivery.state === row.state ? { error: delivery.error } : {}),
+            ...failed,
           });
           break;
         }

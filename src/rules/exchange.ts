@@ -8,7 +8,7 @@ export interface ExchangeState {
   /** The reply-back turn that has just ended; 0 while the request is answered. */
   turn: number;
   maxTurns: number;
-  /** The requester is a session, and another one than the target. */
+  /** The requester is a session in its life of then, and another one than the target. */
   canReplyBack: boolean;
 }
 
@@ -31,7 +31,6 @@ export function advanceExchange(state: ExchangeState, end: TurnEnd): ExchangeSte
     case 'request':
       if (!end.ok) return { next: 'end', why: 'the first run failed' };
       if (reply === '') return { next: 'end', why: 'the first run gave no reply' };
-      if (!state.canReplyBack) return { next: 'announce', why: 'nobody to reply back to' };
       return nextTurn(state, end, reply);
     case 'reply':
       if (!end.ok) return { next: 'announce', why: `reply-back turn ${state.turn} failed` };
@@ -45,12 +44,15 @@ export function advanceExchange(state: ExchangeState, end: TurnEnd): ExchangeSte
 }
 
 function nextTurn(state: ExchangeState, end: TurnEnd, reply: string): ExchangeStep {
+  const turn = state.turn + 1;
+  // The requester speaks first, with the target's first reply; then they alternate.
+  const side = turn % 2 === 1 ? 'requester' : 'target';
+  // Also one that was reset or closed since: the target still has something to tell, and its own channel to tell it to.
+  if (side === 'requester' && !state.canReplyBack) return { next: 'announce', why: 'nobody to reply back to' };
   if (reply === replySkip) return { next: 'announce', why: 'a side skipped its reply' };
   if (state.turn >= state.maxTurns) return { next: 'announce', why: `all ${state.maxTurns} turns were taken` };
   if (!end.mayFlow) return { next: 'announce', why: 'policy stopped the reply' };
-  const turn = state.turn + 1;
-  // The requester speaks first, with the target's first reply; then they alternate.
-  return { next: 'turn', turn, side: turn % 2 === 1 ? 'requester' : 'target' };
+  return { next: 'turn', turn, side };
 }
 
 /** Whether the reply of this phase is the latest one worth telling: skips are not. */

@@ -227,7 +227,7 @@ function createHandlers(parts: MethodsParts): Handlers {
       else rows = [await find(call, { session: given[0]!, agentId })].filter((row) => row !== undefined);
       if (spawnedBy !== undefined) {
         const parent = await find(call, { session: spawnedBy });
-        rows = rows.filter((row) => row.parent_pk !== null && row.parent_pk === parent?.pk);
+        rows = rows.filter((row) => row.parent_key !== null && row.parent_key === parent?.key);
       }
       if (rows.length === 1) return { ok: true, key: rows[0]!.key, agentId: rows[0]!.agent, sessionId: rows[0]!.id };
       if (rows.length > 1) {

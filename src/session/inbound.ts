@@ -29,6 +29,10 @@ export interface InboundParts {
   newId(): string;
   /** Level of what comes from a channel; unlisted is PUBLIC. */
   channelLevels: Record<string, Level>;
+  /** How long a turn that collects waits for more. */
+  collectMs: number;
+  /** Working time of a run; 0 is no limit. */
+  budgetMs: number;
 }
 
 /** Resolves when the message is safe: from then on it is answered, or ends with a recorded reason. */
@@ -50,6 +54,8 @@ export function createInbound(parts: InboundParts): (message: InboundMessage) =>
     const idempotency =
       message.messageId === undefined ? undefined : { principal, method: `inbound:${channel}:${accountId}`, key: message.messageId, hash };
     // 4. accept: one transaction
+    const now = parts.now();
+    const mode = message.mode ?? 'followup';
     return parts.engine.accept({
       sessionKey,
       open: { id: parts.newId(), agent: agentId, kind: sessionKind(key), user: `${channel}:${platformId(sender)}` },
@@ -58,13 +64,15 @@ export function createInbound(parts: InboundParts): (message: InboundMessage) =>
       provenance: { kind: 'user', channel },
       principal,
       taint: levelRank(levelOf.get(channel) ?? 'PUBLIC'),
-      mode: message.mode ?? 'followup',
+      mode,
       class: 'main',
       deliver: true,
       destination: deliveryContext,
       deliveryContext,
       idempotency,
-      now: parts.now(),
+      budgetMs: parts.budgetMs,
+      notBefore: mode === 'collect' && parts.collectMs > 0 ? now + parts.collectMs : undefined,
+      now,
     });
   };
 }

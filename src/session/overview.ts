@@ -47,7 +47,7 @@ export const findSession: ReadQuery<View & { named: Named }, SessionRow | undefi
     row ??= yield* t.one<SessionRow>('SELECT * FROM sessions WHERE id = ? AND current = 1', named.session);
     if (!row && !parsed.ok && named.session.includes(':'))
       throw new InterlaneError(parsed.code, `session key ${JSON.stringify(named.session.slice(0, 200))} is not usable: ${parsed.why}`);
-    return yield* overseen(t, world, row, { level, sends: false });
+    return overseen(world, row, { level, sends: false });
   },
 };
 
@@ -58,7 +58,7 @@ export const requireSession: ReadQuery<View & { named: Named }, SessionRow> = {
     const row = yield* findSession.body(t, args);
     if (row) return row;
     const scope = operatorScope(args.level, { agents: 'every' });
-    const known = (yield* listSessions.body(t, { scope, callerPk: 0, limit: 200 })).map((one) => one.key);
+    const known = (yield* listSessions.body(t, { scope, callerPk: 0, limit: 200 })).rows.map((one) => one.key);
     const parsed = parseSessionKey(args.named.session, keyContext(args.world.agents, args.named.agentId ?? args.world.agents.defaultId));
     const near = nearest(parsed.ok ? formatSessionKey(parsed.key) : args.named.session, known, 3);
     throw new InterlaneError(
@@ -75,7 +75,7 @@ export const findByLabel: ReadQuery<View & { label: string; agentId?: string | u
       agentId === undefined
         ? yield* t.all<SessionRow>('SELECT * FROM sessions WHERE label = ? AND current = 1 LIMIT 50', label)
         : yield* t.all<SessionRow>('SELECT * FROM sessions WHERE agent = ? AND label = ? AND current = 1', agentIdOf(agentId), label);
-    return yield* known(t, world, level, rows);
+    return known(world, level, rows);
   },
 };
 
@@ -88,14 +88,12 @@ export const findByShortId: ReadQuery<View & { shortId: string }, SessionRow[]> 
       shortId,
       `${shortId}\u{10ffff}`,
     );
-    return yield* known(t, world, level, rows);
+    return known(world, level, rows);
   },
 };
 
-function* known(t: Reading, world: World, level: Level, rows: SessionRow[]): Body<SessionRow[]> {
-  const seen: SessionRow[] = [];
-  for (const row of rows) if (yield* overseen(t, world, row, { level, sends: false })) seen.push(row);
-  return seen;
+function known(world: World, level: Level, rows: SessionRow[]): SessionRow[] {
+  return rows.filter((row) => overseen(world, row, { level, sends: false }) !== undefined);
 }
 
 // Listing -------------------------------------------------------------------------------------------------------------
@@ -130,11 +128,11 @@ export const listPage: ReadQuery<View & { wish: ListWish }, { sessions: WireSess
     let before = wish.before;
     let more = true;
     for (let scanned = 0; more && rows.length <= wanted && scanned < mostScanned;) {
-      const page: SessionRow[] = yield* rawPage(t, { world, level, wish }, before);
-      more = page.length === pageRows;
-      scanned += page.length;
-      before = page.at(-1)?.last_pos ?? before;
-      rows.push(...page.filter(fits));
+      const page: Page = yield* rawPage(t, { world, level, wish }, before);
+      more = page.next !== undefined;
+      scanned += page.rows.length + 1;
+      before = page.next ?? before;
+      rows.push(...page.rows.filter(fits));
     }
     const shown = rows.slice(wish.offset, wanted);
     const next = rows.length > wanted ? shown.at(-1)!.last_pos : more ? before : undefined;
@@ -146,30 +144,36 @@ export const listPage: ReadQuery<View & { wish: ListWish }, { sessions: WireSess
 
 const pageRows = 200;
 
-function* rawPage(t: Reading, { world, level, wish }: View & { wish: ListWish }, before: number | undefined): Body<SessionRow[]> {
+interface Page {
+  rows: SessionRow[];
+  next: number | undefined;
+}
+
+function* rawPage(t: Reading, { world, level, wish }: View & { wish: ListWish }, before: number | undefined): Body<Page> {
   if (wish.archived) {
-    return yield* t.all<SessionRow>(
+    const rows = yield* t.all<SessionRow>(
       `SELECT * FROM sessions WHERE state = 'archived' AND current = 1 AND level <= ? AND last_pos < ? ORDER BY last_pos DESC LIMIT ?`,
       levelRank(level),
       before ?? Number.MAX_SAFE_INTEGER,
       pageRows,
     );
+    return { rows, next: rows.length === pageRows ? rows.at(-1)!.last_pos : undefined };
   }
   const parent =
     wish.spawnedBy === undefined ? undefined : yield* findSession.body(t, { world, level, named: { session: wish.spawnedBy } });
-  if (wish.spawnedBy !== undefined && !parent) return [];
+  if (wish.spawnedBy !== undefined && !parent) return { rows: [], next: undefined };
   const filter = parent
     ? { spawnedBy: parent.key }
     : { agents: wish.agentId === undefined ? ('every' as const) : [agentIdOf(wish.agentId)] };
-  const rows = yield* listSessions.body(t, {
+  const { rows, next } = yield* listSessions.body(t, {
     scope: operatorScope(level, filter),
-    callerPk: parent?.pk ?? 0,
+    callerPk: 0,
     kinds: wish.kinds,
     activeSince: wish.activeSince,
     before,
     limit: pageRows,
   });
-  return rows.filter((row) => row.pk !== parent?.pk);
+  return { rows, next };
 }
 
 export const describeSession: ReadQuery<View & { row: SessionRow; preview: boolean }, WireSession> = {
@@ -200,7 +204,6 @@ function* sessionRow(t: Reading, world: World, row: SessionRow, preview: boolean
     `SELECT count(*) AS n FROM (SELECT 1 FROM runs WHERE lane = ? AND state = 'queued' LIMIT 1000)`,
     row.key,
   );
-  const parent = row.parent_pk === null ? undefined : yield* t.one<{ key: string }>('SELECT key FROM sessions WHERE pk = ?', row.parent_pk);
   const newest = preview
     ? yield* t.one<{ text: string }>(
         'SELECT substr(text, 1, ?) AS text FROM entries WHERE session_pk = ? ORDER BY seq DESC LIMIT 1',
@@ -225,7 +228,7 @@ function* sessionRow(t: Reading, world: World, row: SessionRow, preview: boolean
     hasActiveRun: active !== undefined || undefined,
     activeRunIds: active && [active.id],
     queuedRuns: waiting!.n || undefined,
-    spawnedBy: parent?.key,
+    spawnedBy: row.parent_key ?? undefined,
     totalTokens: row.total_tokens || undefined,
     messageCount: row.next_seq - 1,
     model: settings.model,

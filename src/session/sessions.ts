@@ -153,7 +153,7 @@ interface Asked {
 }
 
 function* existing(t: Tx, { world, key, operator }: Asked): Body<SessionRow> {
-  const session = yield* overseen(t, world, yield* sessionByKey(t, key), operator);
+  const session = overseen(world, yield* sessionByKey(t, key), operator);
   if (!session) throw new InterlaneError('SESSION_NOT_FOUND', `session ${JSON.stringify(key)} was not found; see sessions.list`);
   return session;
 }

@@ -5,6 +5,8 @@ export const applicationId = 0x696c_616e;
 
 // Ids: `pk` inside (never used again, so that nothing left over can point to something new), random public ids outside. Levels are 0 PUBLIC … 3 RESTRICTED. Times are milliseconds.
 // Text lives in `entries` (in `inputs` until consumed, in `deliveries` until settled); everything else points to it.
+// Written or kept before anything reads them: `policy_rev` (decisions cached per revision), `archive_at` (children archived after a while),
+// `system_sent` (a field of every listed session, set by runtimes that send a system prompt) and `meta` (facts about the store itself).
 export const migrations: string[] = [
   `
   CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
@@ -13,10 +15,10 @@ export const migrations: string[] = [
     pk INTEGER PRIMARY KEY, boot_id TEXT NOT NULL UNIQUE, host TEXT NOT NULL, pid INTEGER NOT NULL, started_at INTEGER NOT NULL
   ) STRICT;
 
-  -- One row is one life of a key. A list merges at most four level streams, each newest first.
+  -- One row is one life of a key. A list merges at most four level streams, each newest first. A tree hangs from a key, whichever life it is in.
   CREATE TABLE sessions (
     pk INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, key TEXT NOT NULL, life INTEGER NOT NULL, current INTEGER NOT NULL,
-    agent TEXT NOT NULL, kind TEXT NOT NULL, label TEXT, user TEXT, parent_pk INTEGER, depth INTEGER NOT NULL DEFAULT 0,
+    agent TEXT NOT NULL, kind TEXT NOT NULL, label TEXT, user TEXT, parent_key TEXT, depth INTEGER NOT NULL DEFAULT 0,
     next_seq INTEGER NOT NULL DEFAULT 1, taint INTEGER NOT NULL DEFAULT 0, exist_taint INTEGER NOT NULL DEFAULT 0,
     level INTEGER NOT NULL DEFAULT 0, policy_rev INTEGER NOT NULL DEFAULT 1, state TEXT NOT NULL DEFAULT 'live',
     created_at INTEGER NOT NULL, last_pos INTEGER NOT NULL DEFAULT 0, last_at INTEGER NOT NULL, total_tokens INTEGER NOT NULL DEFAULT 0,
@@ -31,10 +33,13 @@ export const migrations: string[] = [
   CREATE INDEX sessions_agent ON sessions (agent, level, last_pos) WHERE current = 1 AND state = 'live';
   CREATE INDEX sessions_kind ON sessions (kind, level, last_pos) WHERE current = 1 AND state = 'live';
   CREATE INDEX sessions_agent_kind ON sessions (agent, kind, level, last_pos) WHERE current = 1 AND state = 'live';
-  CREATE INDEX sessions_children ON sessions (parent_pk, level, last_pos) WHERE current = 1 AND state = 'live' AND parent_pk IS NOT NULL;
-  CREATE INDEX sessions_children_kind ON sessions (parent_pk, kind, level, last_pos) WHERE current = 1 AND state = 'live' AND parent_pk IS NOT NULL;
+  CREATE INDEX sessions_children ON sessions (parent_key, level, last_pos) WHERE current = 1 AND state = 'live' AND parent_key IS NOT NULL;
+  CREATE INDEX sessions_children_kind ON sessions (parent_key, kind, level, last_pos) WHERE current = 1 AND state = 'live' AND parent_key IS NOT NULL;
   CREATE INDEX sessions_deleted ON sessions (pk) WHERE state = 'deleted';
   CREATE INDEX sessions_archive ON sessions (archive_at) WHERE archive_at IS NOT NULL;
+
+  -- Sessions that are gone, whose words are still in the search index.
+  CREATE TABLE forgets (session_pk INTEGER PRIMARY KEY) STRICT;
 
   CREATE TABLE entries (
     pk INTEGER PRIMARY KEY AUTOINCREMENT, session_pk INTEGER NOT NULL, seq INTEGER NOT NULL, id TEXT NOT NULL UNIQUE, run_pk INTEGER, step INTEGER,
@@ -68,6 +73,11 @@ export const migrations: string[] = [
   CREATE INDEX runs_owned ON runs (owner) WHERE state = 'running';
   CREATE INDEX runs_session ON runs (session_pk, pk);
   CREATE INDEX runs_ended ON runs (ended_at) WHERE ended_at IS NOT NULL;
+
+  -- What was queued in a lane up to that run ends with the reason, a few at a time; none of it is started any more.
+  CREATE TABLE stops (
+    lane TEXT NOT NULL, upto INTEGER NOT NULL, reason TEXT NOT NULL, PRIMARY KEY (lane, upto)
+  ) STRICT, WITHOUT ROWID;
 
   CREATE TABLE tool_calls (
     run_pk INTEGER NOT NULL, step INTEGER NOT NULL, idx INTEGER NOT NULL, provider_id TEXT NOT NULL, tool TEXT NOT NULL, args TEXT NOT NULL,
@@ -105,22 +115,23 @@ export const migrations: string[] = [
     exchange_pk INTEGER NOT NULL, turn INTEGER NOT NULL, run_pk INTEGER NOT NULL UNIQUE, PRIMARY KEY (exchange_pk, turn)
   ) STRICT, WITHOUT ROWID;
 
+  -- First in, first out: of all that is open for a destination one is its head, and only a head is sent.
   CREATE TABLE deliveries (
     pk INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, session_pk INTEGER NOT NULL, cause TEXT NOT NULL, cause_pk INTEGER NOT NULL,
     part INTEGER NOT NULL, dest_key TEXT NOT NULL, channel TEXT NOT NULL, account TEXT, recipient TEXT NOT NULL, thread TEXT,
-    taint INTEGER NOT NULL, text TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'pending', attempts INTEGER NOT NULL DEFAULT 0, owner INTEGER,
-    due_at INTEGER NOT NULL, first_at INTEGER NOT NULL, platform_id TEXT, error TEXT, UNIQUE (cause, cause_pk, part)
+    taint INTEGER NOT NULL, text TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'pending', head INTEGER NOT NULL DEFAULT 0,
+    attempts INTEGER NOT NULL DEFAULT 0, due_at INTEGER NOT NULL, first_at INTEGER NOT NULL, platform_id TEXT, error TEXT, UNIQUE (cause, cause_pk, part)
   ) STRICT;
   CREATE INDEX deliveries_open ON deliveries (dest_key, pk) WHERE state IN ('pending', 'sending');
-  CREATE INDEX deliveries_due ON deliveries (due_at) WHERE state = 'pending';
+  CREATE INDEX deliveries_due ON deliveries (due_at) WHERE state = 'pending' AND head = 1;
   CREATE INDEX deliveries_settled ON deliveries (first_at) WHERE state IN ('sent', 'failed', 'dead');
   CREATE INDEX deliveries_session ON deliveries (session_pk);
-  CREATE INDEX deliveries_sending ON deliveries (owner) WHERE state = 'sending';
+  CREATE INDEX deliveries_state ON deliveries (state, pk);
 
-  -- The order of everything that happened; a cursor is a position in it.
+  -- The order of everything that happened; a cursor is a position in it. What a later moment may change is kept in detail.
   CREATE TABLE feed (
     pos INTEGER PRIMARY KEY AUTOINCREMENT, session_pk INTEGER NOT NULL, kind TEXT NOT NULL, ref_pk INTEGER NOT NULL, state TEXT,
-    level INTEGER NOT NULL, at INTEGER NOT NULL
+    detail TEXT, level INTEGER NOT NULL, at INTEGER NOT NULL
   ) STRICT;
   CREATE INDEX feed_session ON feed (session_pk, pos);
   `,

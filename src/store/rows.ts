@@ -1,4 +1,5 @@
 // Rows as the store keeps them.
+import type { DeliveryState } from '../protocol/delivery.ts';
 import type { RunClass, RunState, QueueMode } from '../protocol/run.ts';
 
 export interface SessionRow {
@@ -11,7 +12,8 @@ export interface SessionRow {
   kind: string;
   label: string | null;
   user: string | null;
-  parent_pk: number | null;
+  /** The key that spawned it, in whichever life. */
+  parent_key: string | null;
   depth: number;
   next_seq: number;
   taint: number;
@@ -116,6 +118,12 @@ export interface CallRow {
   result_seq: number | null;
 }
 
+export interface StopRow {
+  lane: string;
+  upto: number;
+  reason: string;
+}
+
 export interface WaitRow {
   pk: number;
   run_pk: number;
@@ -162,9 +170,9 @@ export interface DeliveryRow {
   thread: string | null;
   taint: number;
   text: string;
-  state: 'pending' | 'sending' | 'sent' | 'failed' | 'unknown' | 'dead';
+  state: DeliveryState;
+  head: number;
   attempts: number;
-  owner: number | null;
   due_at: number;
   first_at: number;
   platform_id: string | null;

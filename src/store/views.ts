@@ -21,6 +21,13 @@ export interface EntryBody {
   compacted?: { through: number };
 }
 
+/** What a feed row keeps of its moment. */
+export interface FeedDetail {
+  turn?: number;
+  reason?: string;
+  error?: string;
+}
+
 export function happened(session: Pick<SessionRow, 'id' | 'key' | 'agent' | 'level'>, pos: number, at: number) {
   return { pos, sessionId: session.id, sessionKey: session.key, agentId: session.agent, level: levelName(session.level), at };
 }

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { untilAborted } from '../engine/abort.ts';
 import type { Engine } from '../engine/engine.ts';
-import { loadParty } from '../engine/policy.ts';
+import { partyOfRow } from '../engine/policy.ts';
 import type { PendingCall, Turn } from '../engine/runner.ts';
 import { InterlaneError, nearest, reasonOf } from '../errors.ts';
 import type { FeedEvent } from '../protocol/event.ts';
@@ -133,7 +133,7 @@ function callerOf(engine: Engine): ReadQuery<{ sessionPk: number }, { session: S
     name: 'caller',
     *body(t, { sessionPk }) {
       const session = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', sessionPk))!;
-      return { session, caller: yield* loadParty(t, engine.world, session) };
+      return { session, caller: partyOfRow(engine.world, session) };
     },
   };
 }

@@ -1,7 +1,6 @@
 // From what a model wrote to the session it means, among those the caller may see.
-import { listSessions, visibleSession } from '../engine/lists.ts';
+import { isVisible, listSessions, scopeOfCaller } from '../engine/lists.ts';
 import { InterlaneError } from '../errors.ts';
-import { listScope } from '../rules/decide.ts';
 import { planReference, settleReference, type Lookup, type Reference } from '../rules/reference.ts';
 import type { ReadQuery } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
@@ -45,16 +44,14 @@ const lookUp: ReadQuery<{ context: ToolContext; lookups: Lookup[] }, SessionRow[
           lookup.agentId,
           lookup.label,
         );
-      const visible: SessionRow[] = [];
-      for (const row of rows) visible.push(...(yield* visibleSession(t, context.world, context.caller, row)));
-      answers.push(visible);
+      answers.push(rows.filter((row) => isVisible(context.world, context.caller, row)));
     }
     return answers;
   },
 };
 
 async function visibleKeys(context: ToolContext): Promise<string[]> {
-  const scope = listScope(context.world, context.caller, context.world.agents.byId.keys());
-  const rows = await context.store.read(listSessions, { scope, callerPk: context.session.pk, limit: 200 });
+  const scope = await context.store.read(scopeOfCaller, context);
+  const { rows } = await context.store.read(listSessions, { scope, callerPk: context.session.pk, limit: 200 });
   return rows.map((row) => row.key);
 }

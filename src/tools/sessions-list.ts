@@ -1,8 +1,7 @@
 // sessions_list: the sessions the caller may see, newest first.
 import { z } from 'zod';
-import { listSessions, readHistory } from '../engine/lists.ts';
+import { listSessions, readHistory, scopeOfCaller } from '../engine/lists.ts';
 import { deliveryOf, settingsOf } from '../engine/policy.ts';
-import { listScope } from '../rules/decide.ts';
 import { keyContext } from '../rules/agents.ts';
 import { requireSessionKey, sessionChannel } from '../rules/session-key.ts';
 import type { SessionRow } from '../store/rows.ts';
@@ -31,18 +30,17 @@ export const sessionsList = defineTool({
   async run(context, args) {
     const limit = Math.min(Math.floor(args.limit ?? 50), mostRows);
     const messageLimit = Math.min(Math.floor(args.messageLimit ?? 0), 20);
-    const scope = listScope(context.world, context.caller, context.world.agents.byId.keys());
+    const scope = await context.store.read(scopeOfCaller, context);
     const before = readCursor(args.cursor);
     const activeSince = args.activeMinutes === undefined ? undefined : context.now - Math.floor(args.activeMinutes) * 60_000;
-    const rows = await context.store.read(listSessions, {
+    const { rows: page, next } = await context.store.read(listSessions, {
       scope,
       callerPk: context.session.pk,
       kinds: args.kinds,
       activeSince,
       before,
-      limit: limit + 1,
+      limit,
     });
-    const page = rows.slice(0, limit);
     const sessions: Record<string, unknown>[] = [];
     const room = { bytes: largestAnswer };
     for (const row of page)
@@ -51,7 +49,7 @@ export const sessionsList = defineTool({
         ...(messageLimit > 0 ? { messages: await lastMessages(context, row, messageLimit, room) } : {}),
       });
     const cut = room.bytes < 0 ? { truncated: true } : {};
-    const more = rows.length > limit ? { nextCursor: writeCursor(page.at(-1)!.last_pos) } : {};
+    const more = next === undefined ? {} : { nextCursor: writeCursor(next) };
     return {
       value: { count: sessions.length, scope: scope.visibility, sessions, ...cut, ...more },
       taint: Math.max(0, ...page.map((row) => row.level)),

@@ -1,7 +1,6 @@
 // sessions_search: words in the transcripts the caller may read.
 import { z } from 'zod';
-import { listSessions } from '../engine/lists.ts';
-import { listScope } from '../rules/decide.ts';
+import { listSessions, scopeOfCaller } from '../engine/lists.ts';
 import { passesFilter } from '../rules/visibility.ts';
 import type { Search, SearchedEntry } from '../store/sqlite/search.ts';
 import { levelName, levelRank } from '../store/views.ts';
@@ -20,9 +19,9 @@ export function sessionsSearch(search: Search): Tool {
       limit: z.number().min(1).optional().describe('at most this many hits (default 20, at most 100)'),
     }),
     async run(context, args) {
-      const scope = listScope(context.world, context.caller, context.world.agents.byId.keys());
-      const reachable = await context.store.read(listSessions, { scope, callerPk: context.session.pk, limit: mostNamed + 1 });
-      const sessions = reachable.length <= mostNamed ? { sessions: reachable.map((row) => row.pk) } : {};
+      const scope = await context.store.read(scopeOfCaller, context);
+      const { rows, next } = await context.store.read(listSessions, { scope, callerPk: context.session.pk, limit: mostNamed });
+      const sessions = next === undefined ? { sessions: rows.map((row) => row.pk) } : {};
       const level = levelRank(context.caller.facts.taint);
       const keys = new Map<number, { key: string; level: number }>();
       // Asked for every match before it is counted or ranked: what is hidden changes nothing in the answer.

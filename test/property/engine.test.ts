@@ -96,7 +96,7 @@ class Model {
   reset(lane: Lane): void {
     const own = this.lanes[lane];
     const life = own.life++;
-    for (const run of own.queue.filter((one) => one.life === life).toReversed()) this.end(run, 'aborted', '');
+    for (const run of own.queue.filter((one) => one.life === life)) this.end(run, 'aborted', '');
     if (own.active?.life === life) this.end(own.active, 'aborted', '');
     this.claim();
   }
@@ -129,7 +129,7 @@ class Model {
         at: this.now,
       };
       this.exchanges.push(exchange);
-      const first = this.enqueueTurn(exchange, lane, 0);
+      const first = this.enqueueTurn(exchange, lane, 0, run.budget);
       if (waitMs > 0) this.waits.push({ waiter: run, target: first, due: this.now + waitMs });
       return waitMs > 0 ? 'waiting' : 'accepted';
     });
@@ -180,11 +180,11 @@ class Model {
     return run;
   }
 
-  private enqueueTurn(exchange: ModelExchange, lane: Lane, turn: number): ModelRun {
+  private enqueueTurn(exchange: ModelExchange, lane: Lane, turn: number, budget: number): ModelRun {
     const id = derivedId(exchange.id, turn);
     exchange.turns.push(id);
     exchange.turn = turn;
-    return this.enqueue({ id, lane, class: 'nested', mode: 'followup', hop: exchange.hop, budget: 0, exchange });
+    return this.enqueue({ id, lane, class: 'nested', mode: 'followup', hop: exchange.hop, budget, exchange });
   }
 
   private end(run: ModelRun, outcome: RunOutcome, reply: string): void {
@@ -209,17 +209,18 @@ class Model {
   private advance(exchange: ModelExchange, run: ModelRun, outcome: RunOutcome, reply: string): void {
     const { phase, turn, maxTurns, requester, target } = exchange;
     if (phase === 'over' || exchange.turns.at(-1) !== run.id) return;
-    const step = advanceExchange({ phase, turn, maxTurns, canReplyBack: true }, { ok: outcome === 'ok', reply, mayFlow: reply !== '' });
     const alive = (side: { lane: Lane; life: number }) => this.lanes[side.lane].life === side.life;
+    const state = { phase, turn, maxTurns, canReplyBack: alive(requester) };
+    const step = advanceExchange(state, { ok: outcome === 'ok', reply, mayFlow: reply !== '' });
     exchange.phase = 'over';
     if (step.next === 'turn') {
       const speaker = step.side === 'requester' ? requester : target;
       if (!alive(speaker)) return;
       exchange.phase = 'reply';
-      this.enqueueTurn(exchange, speaker.lane, step.turn);
+      this.enqueueTurn(exchange, speaker.lane, step.turn, run.budget);
     } else if (step.next === 'announce' && alive(target)) {
       exchange.phase = 'announce';
-      this.enqueueTurn(exchange, target.lane, maxTurns + 1);
+      this.enqueueTurn(exchange, target.lane, maxTurns + 1, run.budget);
     }
   }
 

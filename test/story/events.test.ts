@@ -81,8 +81,8 @@ async function busyDay(one: Stage): Promise<number> {
   return settled(one);
 }
 
-/** The level is the one a session has now, and the turn of an exchange the one it is at; the rest is what happened. */
-const shown = (events: FeedEvent[]) => events.map((event) => ({ ...event, level: '', turn: 0 }));
+/** The level is the one a session has now; the rest is what happened. */
+const shown = (events: FeedEvent[]) => events.map((event) => ({ ...event, level: '' }));
 
 describe('a subscriber', () => {
   it('from the beginning and a live one hear the same events in the same order', async () => {
@@ -372,3 +372,50 @@ const forget = {
     yield* t.run('DELETE FROM feed WHERE pos < ?', before);
   },
 };
+
+describe('what the feed has forgotten', () => {
+  it('is told also to who reads from the beginning', async () => {
+    const one = await open();
+    const last = await busyDay(one);
+    await one.gateway.store.write(forget, { before: last - 5 });
+    const late = listen(one.gateway, 0);
+    await late.through(last);
+    expect(late.resets()).toBe(1);
+    expect(late.events.map(({ pos }) => pos)).toEqual(await positions(one));
+  });
+
+  it('is told once when nothing is left, and what comes next is heard', async () => {
+    const one = await open();
+    const last = await busyDay(one);
+    await one.gateway.store.write(forget, { before: last + 1 });
+    const cursors = [0, 1, last, last + 1_000];
+    const subscribers = cursors.map((cursor) => listen(one.gateway, cursor));
+    await write(one.gateway, 'next');
+    const end = await settled(one);
+    for (const { events } of subscribers) while (events.at(-1)?.pos !== end) await new Promise((resolve) => setImmediate(resolve));
+    expect(subscribers.map(({ resets }) => resets())).toEqual([1, 1, 0, 1]);
+    for (const { events } of subscribers) expect(events.map(({ pos }) => pos)).toEqual(await positions(one));
+  });
+});
+
+describe('a subscription that is over', () => {
+  it('is not kept, whether it was left or failed', async () => {
+    const one = await open();
+    const before = one.gateway.bus.subscribers;
+    const failed = Promise.withResolvers<unknown>();
+    one.gateway.bus.subscribe(
+      {
+        wants: () => true,
+        deliver: () => Promise.reject(new Error('the socket is closed')),
+        reset() {},
+        failed: failed.resolve,
+      },
+      0,
+    );
+    const left = listen(one.gateway, 0);
+    expect(one.gateway.bus.subscribers).toBe(before + 2);
+    await failed.promise;
+    left.undo();
+    expect(one.gateway.bus.subscribers).toBe(before);
+  });
+});

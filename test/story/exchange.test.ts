@@ -749,3 +749,54 @@ const operatorSends: EngineCommand<{ key: string; text: string; now: number }, v
     yield* noteExchange(t, target, { pk, id: 'by-hand', turn: 0 }, 'request', now);
   },
 };
+
+describe('an exchange whose requester was reset', () => {
+  const stopped = (agent: string, name: string, when: string, say: string) => ({
+    agent,
+    when,
+    steps: [{ calls: [{ tool: 'gate', args: { name } }] }, { say }],
+  });
+
+  it('before its turn is announced: the target says what came of it, and the new life hears nothing', async () => {
+    const stops = gates();
+    const script = [asks({ timeoutSeconds: 0 }), announces('done'), stopped('bo', 'a', 'Message from', 'first')];
+    const story = await open(script, { tools: [stops.tool], turns: 5 });
+    await story.ask();
+    await stops.entered('a');
+    await story.gateway.engine.reset('agent:ana:main');
+    stops.open('a');
+    await story.settled();
+    expect(await story.said()).toEqual([
+      ['bo', 'first'],
+      ['bo', 'done'],
+    ]);
+    expect(story.announced()).toEqual(['done']);
+    expect(await story.reasons()).toEqual(['announced']);
+    const [life] = await story.rows<SessionRow>(`SELECT * FROM sessions WHERE key = 'agent:ana:main' AND current = 1`);
+    expect(await story.rows('SELECT * FROM entries WHERE session_pk = ?', life!.pk)).toEqual([]);
+  });
+
+  it('between its turns is announced with its last word', async () => {
+    const stops = gates();
+    const script = [
+      asks({ timeoutSeconds: 0 }),
+      announces('done'),
+      answers('first'),
+      replies('ana', 'and?'),
+      stopped('bo', 'b', 'Reply from session', 'second'),
+    ];
+    const story = await open(script, { tools: [stops.tool], turns: 5 });
+    await story.ask();
+    await stops.entered('b');
+    await story.gateway.engine.reset('agent:ana:main');
+    stops.open('b');
+    await story.settled();
+    expect(await story.said()).toEqual([
+      ['bo', 'first'],
+      ['ana', 'and?'],
+      ['bo', 'second'],
+      ['bo', 'done'],
+    ]);
+    expect(story.announced()).toEqual(['done']);
+  });
+});

@@ -601,10 +601,7 @@ describe('what a session sees', () => {
   async function family(config: z.input<typeof Config>): Promise<Tools> {
     const tools = await open(config);
     for (const key of sessions) await tools.say(key, 'x');
-    await tools.sql(
-      `UPDATE sessions SET depth = 1, parent_pk = (SELECT pk FROM sessions WHERE key = ?) WHERE key LIKE '%:subagent:%'`,
-      caller,
-    );
+    await tools.sql(`UPDATE sessions SET depth = 1, parent_key = ? WHERE key LIKE '%:subagent:%'`, caller);
     return tools;
   }
 

@@ -1,9 +1,12 @@
 // Keeps the search index up with the store: a worker thread that is told when something was written.
 import { Worker } from 'node:worker_threads';
+import type { FromIndexer, ToIndexer } from './search-worker.ts';
 
 export interface Indexer {
   /** Something was written; looked at when the thread gets to it. */
   wake(): void;
+  /** Sessions that were purged leave the index. False when the thread is over: ask again after the next start. */
+  forget(sessionPks: number[]): Promise<boolean>;
   close(): Promise<void>;
 }
 
@@ -11,10 +14,14 @@ export interface Indexer {
 export function startIndexer(stateDir: string, failed: (error: Error) => void): Indexer {
   const file = import.meta.url.endsWith('.ts') ? './search-worker.ts' : './search-worker.js';
   const worker = new Worker(new URL(file, import.meta.url), { workerData: { stateDir } });
+  const post = (message: ToIndexer) => worker.postMessage(message);
+  const forgets = new Map<number, (done: boolean) => void>();
+  let asked = 0;
   let alive = true;
   const over = new Promise<void>((resolve) =>
     worker.once('exit', () => {
       alive = false;
+      for (const answer of forgets.values()) answer(false);
       resolve();
     }),
   );
@@ -26,17 +33,29 @@ export function startIndexer(stateDir: string, failed: (error: Error) => void): 
     again = busy;
     if (busy || !alive) return;
     busy = true;
-    worker.postMessage('index');
+    post('index');
   };
-  worker.on('message', () => {
+  worker.on('message', (message: FromIndexer) => {
+    if (message !== 'caught up') {
+      forgets.get(message)?.(true);
+      forgets.delete(message);
+      return;
+    }
     busy = false;
     if (again) wake();
   });
   wake();
   return {
     wake,
+    forget: (sessionPks) =>
+      new Promise((resolve) => {
+        if (!alive) return resolve(false);
+        const number = asked++;
+        forgets.set(number, resolve);
+        post({ number, forget: sessionPks });
+      }),
     async close() {
-      if (alive) worker.postMessage('stop');
+      if (alive) post('stop');
       await over;
     },
   };

@@ -25,6 +25,7 @@ const batchChars = 1024 * 1024;
 const windowEntries = 1000;
 const windowChars = 4 * 1024 * 1024;
 const mostHits = 100;
+const mergePages = 200;
 const mostNamed = 500;
 
 export interface Progress {
@@ -156,6 +157,21 @@ export class Search {
     });
   }
 
+  /**
+   * A deleted entry is first only marked; its words leave the file when what is left is written anew, which this does a step at
+   * a time. The first step says so; call until there is no more.
+   */
+  compact(first: boolean): { more: boolean } {
+    return this.using((index) => {
+      const changes = () => Number(index.prepare('SELECT total_changes() AS n').get()!['n']);
+      const before = changes();
+      index.prepare(`INSERT INTO words (words, rank) VALUES ('merge', ?)`).run(first ? -mergePages : mergePages);
+      const more = changes() - before > 1;
+      if (!more) index.exec('PRAGMA wal_checkpoint(TRUNCATE)');
+      return { more };
+    });
+  }
+
   /** Throws the index away; `indexNext` fills a new one, newest entries first. */
   rebuild(): void {
     this.discard();
@@ -198,7 +214,7 @@ export class Search {
       this.discard();
       return this.open();
     }
-    this.index.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA temp_store = MEMORY');
+    this.index.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA temp_store = MEMORY; PRAGMA secure_delete = ON');
     if (tables === 0) this.create(this.index);
     keepPrivate(this.file);
     return this.index;
@@ -267,9 +283,9 @@ export class Search {
   }
 
   private entry(pk: number): SearchedEntry | undefined {
-    const sql = `SELECT e.session_pk AS sessionPk, e.seq, e.role, e.taint, e.at, e.text, s.key AS sessionKey, s.agent, parent.key AS spawnedBy, s.level,
+    const sql = `SELECT e.session_pk AS sessionPk, e.seq, e.role, e.taint, e.at, e.text, s.key AS sessionKey, s.agent, s.parent_key AS spawnedBy, s.level,
         coalesce(s.current = 1 AND s.state = 'live', 0) AS live
-      FROM entries e LEFT JOIN sessions s ON s.pk = e.session_pk LEFT JOIN sessions parent ON parent.pk = s.parent_pk WHERE e.pk = ?`;
+      FROM entries e LEFT JOIN sessions s ON s.pk = e.session_pk WHERE e.pk = ?`;
     return this.store.answer({ sql, params: [pk], want: 'one' }) as SearchedEntry | undefined;
   }
 }

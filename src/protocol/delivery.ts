@@ -1,0 +1,20 @@
+// A delivery as an operator sees it: one message on its way out, and what is known of it.
+export type DeliveryState = 'pending' | 'sending' | 'sent' | 'failed' | 'unknown' | 'dead';
+
+export interface DeliveryView {
+  deliveryId: string;
+  sessionKey: string;
+  sessionId: string;
+  channel: string;
+  account?: string;
+  recipient: string;
+  thread?: string;
+  state: DeliveryState;
+  attempts: number;
+  error?: string;
+  platformId?: string;
+  /** When it was queued, or first tried, or asked for again. */
+  since: number;
+  /** The beginning of the text; nothing once it is settled. */
+  preview?: string;
+}
