@@ -2,6 +2,7 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { availableParallelism, hostname } from 'node:os';
 import type { Channel } from './channels/channel.ts';
+import { changeOf, type Change } from './config/change.ts';
 import type { Config } from './config/schema.ts';
 import { Outbox } from './delivery/outbox.ts';
 import type { Accepted } from './engine/accept.ts';
@@ -10,6 +11,7 @@ import { InterlaneError, reasonOf } from './errors.ts';
 import { createBus, type Bus } from './events/bus.ts';
 import type { FeedEvent } from './protocol/event.ts';
 import { agentId as agentIdOf } from './protocol/ids.ts';
+import type { Level } from './protocol/labels.ts';
 import { keyContext } from './rules/agents.ts';
 import { compileWorld, type World } from './rules/decide.ts';
 import { compileRoutes, type Routes } from './rules/route.ts';
@@ -23,6 +25,7 @@ import { Auth } from './server/auth.ts';
 import { writeCliFile } from './server/cli-file.ts';
 import { Events, LiveRuns } from './server/events.ts';
 import { createHttp } from './server/http.ts';
+import { logEvents, type Log } from './server/log.ts';
 import { createMethods } from './server/methods.ts';
 import { startServer } from './server/server.ts';
 import { Sockets } from './server/ws.ts';
@@ -45,6 +48,8 @@ export interface GatewayOptions {
   script?: Script;
   /** Told what an operator should know. */
   warn?(message: string): void;
+  /** Told what happens, line by line. */
+  log?: Log;
   /** Told when nobody knows what is on the disk; the process must end and start again. */
   fatal?(error: InterlaneError): void;
   onDelta?(delta: Delta): void;
@@ -83,6 +88,8 @@ export interface Gateway {
   outbox: Outbox;
   /** A message from outside; resolves when it is safe. */
   receive(message: InboundMessage): Promise<Accepted>;
+  /** Takes up another config where that is safe, from the next transaction on; says what waits for a restart. */
+  reload(config: Config): Promise<Change>;
   /** The door for clients, if it was asked for. */
   server?: Door;
   close(): Promise<void>;
@@ -111,14 +118,15 @@ export const systemClock: Clock = {
   },
 };
 
-export async function startGateway(config: Config, options: GatewayOptions): Promise<Gateway> {
+export async function startGateway(initial: Config, options: GatewayOptions): Promise<Gateway> {
   const { stateDir, clock = systemClock, warn = () => {}, fatal = () => process.exit(70) } = options;
   const newId = () => randomUUID();
   const cores = availableParallelism();
 
   // 1. the policy door and routing: pure, from the config alone
-  const world = compileWorld(config);
-  const routes = compileRoutes(config, world.agents);
+  let config = initial;
+  let world = compileWorld(config);
+  let routes = compileRoutes(config, world.agents);
 
   // 2. the state: ours alone, then the store in it
   const unlock = lockState(stateDir, { pid: process.pid, host: hostname(), startedAt: clock.now() });
@@ -180,51 +188,72 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
   );
 
   // 6. tools, and 7. the runtime that calls them
-  const { maxPingPongTurns } = config.session.agentToAgent;
   const invoker = createInvoker([...allTools, sessionsSearch(search), ...(options.tools ?? [])], {
     store,
     engine,
     now: () => clock.now(),
-    maxPingPongTurns,
-    toolLevels: config.classification.tools,
+    get maxPingPongTurns() {
+      return config.session.agentToAgent.maxPingPongTurns;
+    },
+    get toolLevels() {
+      return config.classification.tools;
+    },
   });
-  const models = new Models(modelSettings(config), options.found);
+  let models = new Models(modelSettings(config), options.found);
   const pause = (ms: number, signal: AbortSignal) => sleep(clock, ms, signal);
   const scripted = modelRunner(scriptedModel({ ...(options.script ? { script: options.script } : {}), sleep: pause }), invoker);
-  const entryOf = new Map(config.agents.list.map((entry) => [agentIdOf(entry.id), entry]));
+  const entryOf = (agentId: string) => config.agents.list.find((entry) => agentIdOf(entry.id) === agentId);
   const thinking = modelRunner(
     languageModel({
-      models,
+      get models() {
+        return models;
+      },
       setting: ({ agentId, sessionKey }) => ({
         agentId,
-        name: entryOf.get(agentId)?.name,
-        instructions: entryOf.get(agentId)?.instructions,
+        name: entryOf(agentId)?.name,
+        instructions: entryOf(agentId)?.instructions,
         sessionKey,
         visibility: world.visibility,
         date: new Date(clock.now()).toISOString().slice(0, 10),
       }),
-      thinking: (agentId) => entryOf.get(agentId)?.thinking ?? config.agents.defaults.thinking,
+      thinking: (agentId) => entryOf(agentId)?.thinking ?? config.agents.defaults.thinking,
       sleep: pause,
       after: (ms, work) => clock.after(ms, work),
       warn,
     }),
     invoker,
   );
-  const runner = (agentId: string) => (models.any && entryOf.get(agentId)?.runtime !== 'scripted' ? thinking : scripted);
+  const runner = (agentId: string) => (models.any && entryOf(agentId)?.runtime !== 'scripted' ? thinking : scripted);
 
   // 8. the way out
   const channels = new Map((options.channels ?? []).map((channel) => [channel.name, channel]));
-  const outbox = new Outbox({ store, clock, world, channels, warn });
+  const outbox = new Outbox({
+    store,
+    clock,
+    get world() {
+      return world;
+    },
+    channels,
+    warn,
+  });
 
   // 9. the way in
+  const channelLevel = (channel: string) => (world.channelLevels.get(channel) ?? 'PUBLIC') as Level;
+  const budgetMs = () => config.agents.defaults.timeoutSeconds * 1_000;
   const receive = createInbound({
-    routes,
+    get routes() {
+      return routes;
+    },
     engine,
     now: () => clock.now(),
     newId,
-    channelLevels: config.classification.channels,
-    collectMs: config.session.queue.collectMs,
-    budgetMs: config.agents.defaults.timeoutSeconds * 1_000,
+    channelLevel,
+    get collectMs() {
+      return config.session.queue.collectMs;
+    },
+    get budgetMs() {
+      return budgetMs();
+    },
   });
 
   // 10. the doors: who may, what they may, and the port
@@ -233,7 +262,8 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     engine,
     now: () => clock.now(),
     newId,
-    channelLevel: (channel) => config.classification.channels[channel] ?? 'PUBLIC',
+    channelLevel,
+    budgetMs,
   });
   const openDoor = async (listen: Listen): Promise<Door & { close(): Promise<void> }> => {
     const { host = config.gateway.host, port = config.gateway.port } = listen;
@@ -325,16 +355,28 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
   };
 
   let door: (Door & { close(): Promise<void> }) | undefined;
+  const undoLog = options.log ? logEvents(bus, options.log) : () => {};
   const closeAll = async () => {
     await door?.close();
     await engine.close(graceMs);
     await outbox.close();
+    undoLog();
     bus.close();
     undoIndexing();
     await indexer?.close();
     search.close();
     await store.close();
     unlock();
+  };
+  const reload = async (next: Config): Promise<Change> => {
+    const change = changeOf(config, next);
+    // What a running gateway cannot take up stays as it was, so that nobody acts on half of it.
+    config = { ...next, gateway: config.gateway, store: config.store };
+    world = compileWorld(config);
+    routes = compileRoutes(config, world.agents);
+    models = new Models(modelSettings(config), options.found);
+    await engine.follow(world, mainSessions(world));
+    return change;
   };
   let closing: Promise<void> | undefined;
   const close = () => (closing ??= closeAll());
@@ -346,7 +388,25 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     await close();
     throw thrown;
   }
-  return { world, routes, warnings: routes.warnings, store, bus, engine, outbox, receive, close, ...(door ? { server: door } : {}) };
+  return {
+    get world() {
+      return world;
+    },
+    get routes() {
+      return routes;
+    },
+    get warnings() {
+      return routes.warnings;
+    },
+    store,
+    bus,
+    engine,
+    outbox,
+    receive,
+    reload,
+    close,
+    ...(door ? { server: door } : {}),
+  };
 }
 
 function modelSettings({ models, agents }: Config): ModelSettings {

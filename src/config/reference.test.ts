@@ -91,7 +91,7 @@ describe('the config reference', () => {
     const page = configReference();
     for (const { path } of settings) expect(page).toContain(`\`${path}\``);
     expect(page).toContain('- `session.dmScope`: "main", "per-peer", "per-channel-peer" or "per-account-channel-peer"; default `"main"`');
-    expect(page).toContain('- `gateway.port`: a whole number from 0 to 65535; default `4683`');
+    expect(page).toContain('- `gateway.port`: a whole number from 0 to 65535; default `4683` (*restart*)');
     expect(page).toContain('- `hooks.token`: text (*secret*, *not yet*)');
     expect(page).toContain('- `bindings[].agentId`: text (*required*)');
   });

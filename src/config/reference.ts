@@ -18,6 +18,7 @@ interface Node {
   maximum?: number;
   notYet?: boolean;
   secret?: boolean;
+  restart?: boolean;
 }
 
 export interface Setting {
@@ -29,28 +30,35 @@ export interface Setting {
   reason: string;
   notYet: boolean;
   secret: boolean;
+  /** Takes effect at the next start only. */
+  restart: boolean;
 }
 
 const root = z.toJSONSchema(Config, { io: 'input', unrepresentable: 'any' }) as Node;
 
 /** Every setting, in the order of the schema. */
 export function listSettings(): Setting[] {
-  return [...walk(root, '', false, false, false)];
+  return [...walk(root, '', false, { notYet: false, secret: false, restart: false })];
 }
 
-function* walk(node: Node, path: string, required: boolean, notYet: boolean, secret: boolean): Generator<Setting> {
-  const marks = { notYet: notYet || node.notYet === true, secret: secret || node.secret === true };
+type Marks = Pick<Setting, 'notYet' | 'secret' | 'restart'>;
+
+function* walk(node: Node, path: string, required: boolean, above: Marks): Generator<Setting> {
+  const marks = {
+    notYet: above.notYet || node.notYet === true,
+    secret: above.secret || node.secret === true,
+    restart: above.restart || node.restart === true,
+  };
   const leaf = isLeaf(node);
   if (path !== '' && (leaf || node.description !== undefined)) {
     yield { path, allowed: describeAllowed(node), default: node.default, required, reason: node.description ?? '', ...marks };
   }
   if (leaf) return;
   for (const [name, child] of Object.entries(node.properties ?? {})) {
-    yield* walk(child, path ? `${path}.${name}` : name, node.required?.includes(name) ?? false, marks.notYet, marks.secret);
+    yield* walk(child, path ? `${path}.${name}` : name, node.required?.includes(name) ?? false, marks);
   }
-  if (node.items) yield* walk(node.items, `${path}[]`, false, marks.notYet, marks.secret);
-  if (typeof node.additionalProperties === 'object')
-    yield* walk(node.additionalProperties, `${path}.<name>`, false, marks.notYet, marks.secret);
+  if (node.items) yield* walk(node.items, `${path}[]`, false, marks);
+  if (typeof node.additionalProperties === 'object') yield* walk(node.additionalProperties, `${path}.<name>`, false, marks);
 }
 
 function isLeaf(node: Node): boolean {
@@ -66,6 +74,7 @@ export interface SchemaPlace {
   notYet: boolean;
   /** True where the value is a secret or could hold one. */
   secret: boolean;
+  restart: boolean;
 }
 
 /** What the schema says about one place in a config; undefined for a place it does not know. */
@@ -73,16 +82,24 @@ export function placeOf(path: PropertyKey[]): SchemaPlace | undefined {
   let node: Node | boolean | undefined = root;
   let notYet = false;
   let secret = false;
+  let restart = false;
   for (const step of path) {
     if (typeof node !== 'object') return undefined;
     node = typeof step === 'number' ? node.items : (node.properties?.[String(step)] ?? node.additionalProperties);
     if (typeof node === 'object') {
       notYet ||= node.notYet === true;
       secret ||= node.secret === true;
+      restart ||= node.restart === true;
     }
   }
   if (typeof node !== 'object') return undefined;
-  return { allowed: describeAllowed(node), names: Object.keys(node.properties ?? {}), notYet, secret: secret || holdsSecret(node) };
+  return {
+    allowed: describeAllowed(node),
+    names: Object.keys(node.properties ?? {}),
+    notYet,
+    secret: secret || holdsSecret(node),
+    restart,
+  };
 }
 
 function holdsSecret(node: Node | boolean | undefined): boolean {
@@ -137,6 +154,7 @@ export function configReference(): string {
     'The config is one JSON5 file. Every setting is optional unless marked *required*; an unknown one is an error.',
     'In a text value, `${NAME}` is replaced by that environment variable, and `$${` stands for a plain `${`.',
     'Settings marked *not yet* are checked, but nothing reads them in this version.',
+    'A running gateway follows a change of the file by itself; settings marked *restart* wait for the next start.',
   ];
   let section = '';
   for (const setting of listSettings()) {
@@ -145,9 +163,7 @@ export function configReference(): string {
       section = top;
       lines.push('', `## ${section}`, '');
     }
-    const marks = [setting.required ? '*required*' : '', setting.secret ? '*secret*' : '', setting.notYet ? '*not yet*' : ''].filter(
-      (mark) => mark !== '',
-    );
+    const marks = (['required', 'secret', 'notYet', 'restart'] as const).filter((mark) => setting[mark]).map((mark) => markWords[mark]);
     const fallback =
       setting.default === undefined || isEmptyObject(setting.default) ? '' : `; default \`${JSON.stringify(setting.default)}\``;
     lines.push(
@@ -157,6 +173,8 @@ export function configReference(): string {
   }
   return `${lines.join('\n')}\n`;
 }
+
+const markWords = { required: '*required*', secret: '*secret*', notYet: '*not yet*', restart: '*restart*' };
 
 const isEmptyObject = (value: unknown) =>
   typeof value === 'object' && value !== null && !Array.isArray(value) && Object.keys(value).length === 0;

@@ -20,7 +20,8 @@ import {
   SessionToolsVisibility,
 } from '../protocol/settings.ts';
 
-// `meta` of a setting: `description` is its reason; `notYet` marks one that nothing reads yet; `secret` one that is never shown.
+// `meta` of a setting: `description` is its reason; `notYet` marks one that nothing reads yet; `secret` one that is never shown;
+// `restart` one that a running gateway does not take up.
 // A mark on a group holds for everything in it.
 
 const text = nonBlank;
@@ -66,7 +67,7 @@ const agentDefaults = z.strictObject({
   model: text.optional().meta({ description: 'provider/model; without it the first model found is used' }),
   fallbacks: z.array(text).default([]).meta({ description: 'models to try, in order, when the first one does not answer' }),
   thinking: ThinkingLevel.optional().meta({ description: "without it the model's own default holds" }),
-  maxConcurrent: z.int().min(1).optional().meta({ description: 'chat runs at once; without it 4 per processor core' }),
+  maxConcurrent: z.int().min(1).optional().meta({ description: 'chat runs at once; without it 4 per processor core', restart: true }),
   timeoutSeconds: z.int().min(0).max(86_400).default(3_600).meta({
     description: 'a run that has worked for an hour hangs; time in the queue, waiting or stopped does not count, and 0 is no limit',
   }),
@@ -90,7 +91,11 @@ const agentDefaults = z.strictObject({
         .meta({ description: 'time to look at a finished child before it is archived; 0 is never', notYet: true }),
       allowAgents: AllowAgents.optional().meta({ description: 'other agents an agent may spawn; without it only itself, `["*"]` is any' }),
       maxSpawnDepth: z.int().min(1).max(5).default(1).meta({ description: 'children do not spawn children unless someone wants trees' }),
-      maxConcurrent: z.int().min(1).default(8).meta({ description: 'children at once, so that they cannot crowd out chats' }),
+      maxConcurrent: z
+        .int()
+        .min(1)
+        .default(8)
+        .meta({ description: 'children at once, so that they cannot crowd out chats', restart: true }),
     })
     .prefault({}),
 });
@@ -216,7 +221,8 @@ export const Config = z.strictObject({
         .default([])
         .meta({ description: 'names by which clients reach it beside localhost and addresses; others are refused, against DNS rebinding' }),
     })
-    .prefault({}),
+    .prefault({})
+    .meta({ restart: true }),
   hooks: z
     .strictObject({
       enabled: z.boolean().default(false).meta({ description: 'nothing from outside starts a run until someone says so' }),
@@ -238,7 +244,8 @@ export const Config = z.strictObject({
         .default('full')
         .meta({ description: 'an acknowledged message survives a power cut; "normal" survives a crash and is faster' }),
     })
-    .prefault({}),
+    .prefault({})
+    .meta({ restart: true }),
 });
 
 export type Config = z.infer<typeof Config>;

@@ -77,6 +77,11 @@ const longestSleepMs = 5_000;
 const idleSweepMs = 60_000;
 const retryMs = 1_000;
 
+interface Main {
+  key: string;
+  made: Omit<NewSession, 'id'>;
+}
+
 export class Engine {
   private readonly parts: EngineParts;
   readonly caps: Record<RunClass, number>;
@@ -103,12 +108,23 @@ export class Engine {
     return this.ending.world;
   }
 
+  /** Rules that hold from the next transaction on. The main sessions of new agents are opened. */
+  async follow(world: World, mains: Main[]): Promise<void> {
+    this.ending.world = world;
+    await this.openMains(mains);
+  }
+
+  private async openMains(mains: Main[]): Promise<void> {
+    const { store, clock, newId } = this.parts;
+    for (const { key, made } of mains) await store.write(ensureSession, { key, made: { ...made, id: newId() }, now: clock.now() });
+  }
+
   /** The caller holds the state's lock, so every run that still says "running" belongs to a gateway that is dead. */
-  async start(mains: { key: string; made: Omit<NewSession, 'id'> }[]): Promise<void> {
-    const { store, clock, host, newId } = this.parts;
+  async start(mains: Main[]): Promise<void> {
+    const { store, clock, host } = this.parts;
     this.owner = await store.write(registerInstance, { ...host, now: clock.now() }, { urgent: true });
     while ((await store.write(this.commands.recover, { owner: this.owner, now: clock.now() }, { urgent: true })) > 0);
-    for (const { key, made } of mains) await store.write(ensureSession, { key, made: { ...made, id: newId() }, now: clock.now() });
+    await this.openMains(mains);
     this.undoCommit = store.onCommit((events) => this.heard(events));
     this.running = true;
     this.pump();

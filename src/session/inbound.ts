@@ -22,13 +22,14 @@ export interface InboundMessage {
   messageId?: string;
 }
 
+/** Settings are asked for at each message, so that a changed config holds from the next one on. */
 export interface InboundParts {
   routes: Routes;
   engine: Engine;
   now(): number;
   newId(): string;
   /** Level of what comes from a channel; unlisted is PUBLIC. */
-  channelLevels: Record<string, Level>;
+  channelLevel(channel: string): Level;
   /** How long a turn that collects waits for more. */
   collectMs: number;
   /** Working time of a run; 0 is no limit. */
@@ -37,7 +38,6 @@ export interface InboundParts {
 
 /** Resolves when the message is safe: from then on it is answered, or ends with a recorded reason. */
 export function createInbound(parts: InboundParts): (message: InboundMessage) => Promise<Accepted> {
-  const levelOf = new Map(Object.entries(parts.channelLevels).map(([channel, level]) => [platformId(channel), level]));
   return (message) => {
     // 1. which agent and session
     const { key, sessionKey, agentId, channel, accountId } = route(parts.routes, message.origin);
@@ -63,7 +63,7 @@ export function createInbound(parts: InboundParts): (message: InboundMessage) =>
       text: message.text,
       provenance: { kind: 'user', channel },
       principal,
-      taint: levelRank(levelOf.get(channel) ?? 'PUBLIC'),
+      taint: levelRank(parts.channelLevel(channel)),
       mode,
       class: 'main',
       deliver: true,

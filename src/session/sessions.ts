@@ -54,6 +54,8 @@ export interface SessionsParts {
   newId(): string;
   /** Level of what comes from a channel; unlisted is PUBLIC. */
   channelLevel(channel: string): Level;
+  /** Working time of a run that is given none; 0 is no limit. */
+  budgetMs(): number;
 }
 
 /** What operators say comes in on this channel. */
@@ -116,7 +118,7 @@ export function createSessions(parts: SessionsParts) {
         mode: spoken.mode ?? 'followup',
         class: 'main',
         deliver: spoken.deliver ?? false,
-        budgetMs: spoken.budgetMs,
+        budgetMs: spoken.budgetMs ?? parts.budgetMs(),
         operator: of(asker, true),
         idempotency: key === undefined ? undefined : { principal: asker.principal, method, key, hash },
         now: parts.now(),
