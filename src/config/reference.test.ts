@@ -70,6 +70,8 @@ async function readEverything(config: Config): Promise<void> {
     const { runId } = await gateway.engine.accept({ ...greeting, sessionKey: key, runId: key });
     expect((await gateway.engine.wait(runId, 30_000)).state).toBe('ok');
   }
+  const { runId } = await gateway.receive({ origin: { channel: 'irc', peer: { kind: 'direct', id: '3' } }, text: 'hi', mode: 'collect' });
+  await gateway.engine.wait(runId, 30_000);
   await gateway.close();
   expect(await findModel(config, {}, () => Promise.reject(new Error('nobody is there')))).toBeUndefined();
   rmSync(stateDir, { recursive: true, force: true });
@@ -150,7 +152,7 @@ describe('the config reference', () => {
 
   it('marks every setting that nothing reads as "not yet"', async () => {
     const read = new Set<string>();
-    const provider = await mockProvider(() => ({ text: 'Hello.' }));
+    const provider = await mockProvider((_, index) => (index === 0 ? { calls: [{ name: 'agents_list', args: {} }] } : { text: 'Hello.' }));
     onTestFinished(() => provider.close());
     await readEverything(watched(full(provider.url), read));
     const effective = settings

@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Channel, Outbound, SendOutcome } from '../../src/channels/channel.ts';
 import { beginSending } from '../../src/delivery/deliveries.ts';
+import type { Tx } from '../../src/engine/feed.ts';
 import { drive, writing } from '../../src/store/contract.ts';
 import { listen, startByHand, type ByHand } from './by-hand.ts';
 
@@ -82,7 +83,8 @@ describe('many for one destination', () => {
     const asked: string[] = [];
     drive(beginSending(hand.gateway.world).body(writing([]), { now: 0, limit: 16 }), ({ sql }) => (asked.push(sql), []));
     expect(asked).toHaveLength(1);
-    const plan = await hand.rows<{ detail: string }>(`EXPLAIN QUERY PLAN ${asked[0]!}`, 0, 16);
+    const explained = { name: 'plan', body: (t: Tx) => t.all<{ detail: string }>(`EXPLAIN QUERY PLAN ${asked[0]!}`, 0, 16) };
+    const plan = await hand.gateway.store.write(explained, {});
     expect(plan.map(({ detail }) => detail)).toEqual([
       expect.stringMatching(/^SEARCH deliveries USING INDEX deliveries_\w+ \(.*due_at<\?\)$/),
     ]);
