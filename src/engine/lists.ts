@@ -34,7 +34,7 @@ export const listSessions: ReadQuery<ListArgs, SessionRow[]> = {
     const found = new Map<number, SessionRow>();
     const streams = streamsOf(args);
     // Once the page is full, a stream has about its share of it to add.
-    const share = Math.ceil((2 * args.limit) / streams.length);
+    const share = Math.ceil(args.limit / streams.length);
     for (const stream of streams) {
       const floor = floorOf(found, args.limit);
       for (const row of yield* readStream(t, stream, args, floor, floor === 0 ? args.limit : share)) found.set(row.pk, row);
