@@ -17,7 +17,7 @@ export function beginSending(world: World): EngineCommand<{ now: number; limit: 
     name: 'begin sending',
     *body(t, { now, limit }) {
       const due = yield* t.all<DeliveryRow>(
-        `SELECT * FROM deliveries WHERE state = 'pending' AND head = 1 AND due_at <= ? ORDER BY due_at LIMIT ?`,
+        `SELECT * FROM deliveries INDEXED BY deliveries_due WHERE state = 'pending' AND head = 1 AND due_at <= ? ORDER BY due_at LIMIT ?`,
         now,
         limit,
       );

@@ -62,7 +62,7 @@ export const listSessions: ReadQuery<ListArgs, { rows: SessionRow[]; next: numbe
     const streams = streamsOf(args);
     // One row more than a page, so that who asks knows whether there are more. Once they are found, a stream adds about its share.
     const wanted = args.limit + 1;
-    const share = Math.ceil((2 * wanted) / streams.length);
+    const share = Math.ceil(wanted / streams.length);
     /** Down to here every stream was looked through. */
     let reached = 0;
     for (const stream of streams) {

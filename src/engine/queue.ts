@@ -36,7 +36,7 @@ export interface NewRun {
 const laneCap = 10_000;
 
 const laneNow = `SELECT (SELECT count(*) FROM (SELECT 1 FROM runs WHERE lane = ? AND state = 'queued' LIMIT ${laneCap})) AS queued,
-    EXISTS (SELECT 1 FROM runs WHERE lane = ? AND state IN ('running', 'waiting')) AS active, (SELECT max(pos) FROM feed) AS pos`;
+    EXISTS (SELECT 1 FROM runs WHERE lane = ? AND state IN ('running', 'waiting')) AS active, (SELECT seq FROM sqlite_sequence WHERE name = 'feed') AS pos`;
 
 export function* insertRun(t: Tx, session: SessionRow, made: NewRun): Body<{ pk: number; id: string; lane: string }> {
   const lane = session.key;

@@ -126,9 +126,9 @@ describe('a log that is cut off', () => {
       expect(await over).toBe(0);
       expect(taken.length).toBeGreaterThan(0);
       const whole = readFeed(join(state, 'interlane.db'));
+      let longest = 0;
       for (const copy of taken) {
         const wal = readFileSync(`${copy}-wal`);
-        let longest = 0;
         for (let cut = 0; cut < 25; cut++) {
           const torn = join(copies, 'torn.db');
           copyFileSync(copy, torn);
@@ -139,8 +139,8 @@ describe('a log that is cut off', () => {
           expect(feed).toEqual(whole.slice(0, feed.length));
           longest = Math.max(longest, feed.length);
         }
-        expect(longest).toBeGreaterThan(20);
       }
+      expect(longest).toBeGreaterThan(20);
     } finally {
       rmSync(state, { recursive: true, force: true });
       rmSync(copies, { recursive: true, force: true });
