@@ -34,6 +34,7 @@ export const errorTable = {
   LOOP_LIMIT: { ws: 'FORBIDDEN', http: 429, exit: 77 },
   LEASE_LOST: { ws: 'UNAVAILABLE', http: 503, exit: 75 },
   CONFIG_INVALID: { ws: 'INVALID_REQUEST', http: 400, exit: 78 },
+  BODY_TOO_LARGE: { ws: 'INVALID_REQUEST', http: 413, exit: 65 },
   METHOD_NOT_FOUND: { ws: 'INVALID_REQUEST', http: 404, exit: 64 },
   UNAUTHORIZED: { ws: 'INVALID_REQUEST', http: 401, exit: 77 },
   AUTH_RATE_LIMITED: { ws: 'INVALID_REQUEST', http: 429, exit: 75 },

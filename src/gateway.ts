@@ -20,9 +20,13 @@ import { isLoopback } from './server/access.ts';
 import { Auth } from './server/auth.ts';
 import { writeCliFile } from './server/cli-file.ts';
 import { Events, LiveRuns } from './server/events.ts';
+import { createHistory } from './server/history.ts';
 import { createHttp } from './server/http.ts';
 import { createMethods } from './server/methods.ts';
+import { Metrics } from './server/metrics.ts';
+import { createRoutes } from './server/routes.ts';
 import { startServer } from './server/server.ts';
+import { Streams } from './server/sse.ts';
 import { Sockets } from './server/ws.ts';
 import { createInbound, type InboundMessage } from './session/inbound.ts';
 import { createSessions } from './session/sessions.ts';
@@ -110,12 +114,18 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
   const cores = availableParallelism();
 
   // 1. the policy door and routing: pure, from the config alone
-  const world = compileWorld(config);
+  const metrics = new Metrics();
+  const world: World = { ...compileWorld(config), decided: metrics.decided };
   const routes = compileRoutes(config, world.agents);
 
   // 2. the state: ours alone, then the store in it
   const unlock = lockState(stateDir, { pid: process.pid, host: hostname(), startedAt: clock.now() });
-  const parts = { afterTick: (work: () => void) => void setImmediate(work), elapsed: () => clock.elapsed(), fatal };
+  const parts = {
+    afterTick: (work: () => void) => void setImmediate(work),
+    elapsed: () => clock.elapsed(),
+    fatal,
+    observe: metrics.committed,
+  };
   let store: Store<FeedEvent>;
   try {
     store = openSqliteStore<FeedEvent>(stateDir, config.store.durability, parts);
@@ -126,6 +136,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
 
   // 3. events, published after their commit
   const bus = createBus(store);
+  const undoCounting = store.onCommit(metrics.heard);
 
   // 4. the words of transcripts, indexed beside the store by a thread of its own
   const search = new Search(stateDir);
@@ -260,12 +271,16 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
       }),
       report,
     });
-    const app = createHttp({ auth, report, ready: () => closing === undefined });
+    const streams = new Streams({ auth, now: () => clock.now(), after: (ms, work) => clock.after(ms, work) });
+    metrics.watch({ store, lag: () => bus.lag(), connections: () => ({ ws: sockets.size, sse: streams.size }) });
+    const history = createHistory({ store, bus, world: () => engine.world, report });
+    const handlers = createRoutes({ methods, history, streams, metrics, tools: invoker.tools, version: listen.version, newId });
+    const http = createHttp({ auth, handlers, report, ready: () => closing === undefined });
     const server = await startServer({
       host: listen.host,
       port: listen.port,
       names: new Set(config.gateway.names.map((name) => name.toLowerCase())),
-      fetch: (request, env) => app.fetch(request, env),
+      fetch: (request, remote) => http.fetch(request, remote),
       sockets,
       after: (ms, work) => clock.after(ms, work),
     });
@@ -283,6 +298,8 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
       async close() {
         forget();
         live.close();
+        streams.close();
+        http.close();
         await server.close('the gateway is stopping');
       },
     };
@@ -294,6 +311,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     await engine.close(graceMs);
     await outbox.close();
     bus.close();
+    undoCounting();
     undoIndexing();
     await indexer?.close();
     search.close();

@@ -1,11 +1,10 @@
 // Reading sessions and transcripts for one caller: keyset pages over indexes, cut to what the caller may see.
 import type { SessionKind } from '../protocol/labels.ts';
-import type { ListScope, World } from '../rules/decide.ts';
+import type { ListScope, Party, World } from '../rules/decide.ts';
 import type { Body, Reading, ReadQuery } from '../store/contract.ts';
 import type { EntryRow, SessionRow } from '../store/rows.ts';
 import { levelRank } from '../store/views.ts';
-import { loadParty } from './policy.ts';
-import { decide, type Party } from '../rules/decide.ts';
+import { ask, loadParty } from './policy.ts';
 
 export interface ListArgs {
   scope: ListScope;
@@ -140,5 +139,5 @@ export const readHistory: ReadQuery<HistoryArgs, { rows: EntryRow[]; next: numbe
 export function* visibleSession(t: Reading, world: World, caller: Party, row: SessionRow | undefined): Body<SessionRow[]> {
   if (!row || row.state !== 'live' || row.current !== 1) return [];
   const target = yield* loadParty(t, world, row);
-  return decide({ action: 'list', caller, target }, world).effect === 'ALLOW' ? [row] : [];
+  return ask({ action: 'list', caller, target }, world).effect === 'ALLOW' ? [row] : [];
 }

@@ -3,11 +3,18 @@ import { InterlaneError } from '../errors.ts';
 import type { Level } from '../protocol/labels.ts';
 import type { SessionFacts } from '../protocol/session.ts';
 import type { DeliveryContext } from '../protocol/session.ts';
-import { decide, partyOf, type Decision, type Party, type World } from '../rules/decide.ts';
+import { decide, partyOf, type Decision, type Party, type Request, type World } from '../rules/decide.ts';
 import { redact } from '../rules/hooks.ts';
 import type { Body, Reading } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
 import { levelName } from '../store/views.ts';
+
+/** Asks the door in earnest: what it says is counted, and is then done or refused. */
+export function ask(request: Request, world: World): Decision {
+  const decision = decide(request, world);
+  world.decided?.(request.action, decision.effect);
+  return decision;
+}
 
 export interface SessionSettings {
   sendPolicy?: 'allow' | 'deny';
@@ -51,7 +58,7 @@ export interface Operator {
 /** A session as an operator may know it: one above the level of its token is as good as missing. Throws what else refuses. */
 export function* overseen(t: Reading, world: World, session: SessionRow | undefined, operator: Operator): Body<SessionRow | undefined> {
   if (!session) return undefined;
-  const decision = decide({ action: 'operate', target: yield* loadParty(t, world, session), ...operator }, world);
+  const decision = ask({ action: 'operate', target: yield* loadParty(t, world, session), ...operator }, world);
   if (decision.effect !== 'BLOCK') return session;
   if (decision.hidden) return undefined;
   throw new InterlaneError(decision.code ?? 'POLICY_BLOCKED', `session ${JSON.stringify(session.key)}: ${decision.why}`);
@@ -68,7 +75,7 @@ export function* passText(
 ): Body<{ decision: Decision; text: string | undefined }> {
   const caller = yield* loadParty(t, world, from);
   const target = yield* loadParty(t, world, to);
-  return passed(decide({ action, caller, target, text }, world), text);
+  return passed(ask({ action, caller, target, text }, world), text);
 }
 
 /** May this text leave a session for a channel, and what of it. */
@@ -80,7 +87,7 @@ export function* passOut(
   text: string,
 ): Body<{ decision: Decision; text: string | undefined }> {
   const caller = yield* loadParty(t, world, from);
-  return passed(decide({ action: 'deliver', caller, channel, text }, world), text);
+  return passed(ask({ action: 'deliver', caller, channel, text }, world), text);
 }
 
 function passed(decision: Decision, text: string) {

@@ -72,7 +72,7 @@ export function* insertRun(t: Tx, session: SessionRow, made: NewRun): Body<RunRo
     made.context ?? null,
     made.now,
   );
-  const pos = yield* noteRun(t, session, { pk, id: made.runId }, 'queued', made.now);
+  const pos = yield* noteRun(t, session, { pk, id: made.runId, class: made.class }, 'queued', made.now);
   if (!active && ahead!.n === 0) yield* t.run('UPDATE runs SET ready_pos = ? WHERE pk = ?', pos, pk);
   return (yield* t.one<RunRow>('SELECT * FROM runs WHERE pk = ?', pk))!;
 }

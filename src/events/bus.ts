@@ -23,12 +23,16 @@ const pageSize = 200;
 export interface Bus {
   /** From just after `cursor` (or from now on), each event once and in order. Returns the undo. */
   subscribe(subscription: Subscription, cursor?: number): () => void;
+  /** How many events the slowest subscriber has still to hear. */
+  lag(): number;
   close(): void;
 }
 
 export function createBus(store: Store<FeedEvent>): Bus {
   const readers = new Set<Reader>();
+  let latest = 0;
   const undo = store.onCommit((events) => {
+    latest = events.at(-1)!.pos;
     for (const reader of readers) reader.offer(events);
   });
   return {
@@ -41,6 +45,7 @@ export function createBus(store: Store<FeedEvent>): Bus {
         readers.delete(reader);
       };
     },
+    lag: () => Math.max(0, ...[...readers].map((reader) => reader.lag(latest))),
     close() {
       undo();
       for (const reader of readers) reader.closed = true;
@@ -82,6 +87,10 @@ class Reader {
       this.live = [];
     } else this.live.push(...events);
     void this.work();
+  }
+
+  lag(latest: number): number {
+    return this.behind ? Math.max(0, latest - (this.cursor ?? latest)) : this.live.length;
   }
 
   private async work(): Promise<void> {
@@ -168,6 +177,7 @@ const feedAfter: ReadQuery<
             ...common,
             kind: 'run',
             runId: run.id,
+            class: run.class,
             state,
             ...(run.error !== null && run.state === state ? { error: run.error } : {}),
           });

@@ -17,6 +17,8 @@ export interface StoreParts {
   /** Milliseconds that only go forward. */
   elapsed(): number;
   fatal(error: InterlaneError): void;
+  /** Told of each commit. */
+  observe?(commit: { commands: number; ms: number }): void;
 }
 
 const batchCommands = 256;
@@ -147,6 +149,7 @@ export class SqliteStore<Event> implements Store<Event> {
       this.failBatch(this.lost ?? thrown, taken);
       return;
     }
+    this.parts.observe?.({ commands: taken.length, ms: this.parts.elapsed() - started });
     for (const one of settle) one();
     if (published.length > 0) for (const listener of this.listeners) listener(published);
   }
