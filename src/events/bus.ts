@@ -45,7 +45,11 @@ export function createBus(store: Store<FeedEvent>): Bus {
         readers.delete(reader);
       };
     },
-    lag: () => Math.max(0, ...[...readers].map((reader) => reader.lag(latest))),
+    lag() {
+      let most = 0;
+      for (const reader of readers) most = Math.max(most, reader.lag(latest));
+      return most;
+    },
     close() {
       undo();
       for (const reader of readers) reader.closed = true;

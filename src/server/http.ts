@@ -78,7 +78,7 @@ export function createHttp(parts: HttpParts): Http {
       caller,
       method: raw.method,
       headers: raw.headers,
-      named: { decoded: decoded(written), written },
+      named: readings(written),
       wire: { signal, drop: () => c.env.drop() },
       valid: async () => (await auth.check(secretOf(c))) !== undefined,
       query: (schema) => readQuery(schema, new URL(raw.url).searchParams),
@@ -143,9 +143,13 @@ function placed(c: Asked, place: RegExp): string {
   return place.exec(new URL(c.req.url).pathname)?.[1] ?? '';
 }
 
-function decoded(written: string): string {
+/** Encoded as it should be; or only what a client encodes by itself, which leaves percent signs alone; or not at all. */
+function readings(written: string): Ask['named'] {
   try {
-    return decodeURIComponent(written);
+    const decoded = decodeURIComponent(written);
+    const others = new Set([decodeURIComponent(written.replaceAll('%25', '%2525')), written]);
+    others.delete(decoded);
+    return { decoded, else: [...others] };
   } catch {
     throw new InterlaneError('INVALID_REQUEST', 'path is not well encoded; write a % of a key as %25');
   }

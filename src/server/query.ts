@@ -3,14 +3,13 @@ import { z } from 'zod';
 import { invalidParams } from './methods.ts';
 
 export function readQuery<S extends z.ZodObject>(schema: S, query: URLSearchParams): z.output<S> {
-  const given: Record<string, unknown> = {};
-  for (const name of new Set(query.keys())) {
-    const field = (schema.shape as Record<string, z.ZodType | undefined>)[name];
+  const { shape } = schema as { shape: Record<string, z.ZodType> };
+  const given = [...new Set(query.keys())].map((name) => {
     const texts = query.getAll(name);
     // A field that is not known, or given twice where one is meant, stays as it is and is refused by the schema.
-    given[name] = field ? meaning(typesOf(field), texts) : texts;
-  }
-  const read = schema.safeParse(given);
+    return [name, Object.hasOwn(shape, name) ? meaning(typesOf(shape[name]!), texts) : texts] as const;
+  });
+  const read = schema.safeParse(Object.fromEntries(given));
   if (!read.success) throw invalidParams('invalid query', read.error);
   return read.data;
 }

@@ -26,8 +26,8 @@ export interface Ask {
   caller: Caller;
   method: string;
   headers: Headers;
-  /** What stands in the path where the table has a name: decoded, and as it was written. */
-  named: { decoded: string; written: string };
+  /** What stands in the path where the table has a name: decoded, and the other ways it may be meant. */
+  named: { decoded: string; else: string[] };
   wire: Wire;
   /** Whether the secret it came with is still good. */
   valid(): Promise<boolean>;
@@ -36,20 +36,24 @@ export interface Ask {
 }
 
 /** Those that need to know who calls; the others are in http.ts. */
-export type ClosedRoute = { [R in RouteName]: (typeof routes)[R]['scope'] extends 'none' ? never : R }[RouteName];
+type ClosedRoute = { [R in RouteName]: (typeof routes)[R]['scope'] extends 'none' ? never : R }[RouteName];
 export type Handlers = Record<ClosedRoute, (ask: Ask) => Promise<Response>>;
 
 export function createRoutes(parts: RoutesParts): Handlers {
   const { methods, history, streams, tools } = parts;
   const callOf = ({ caller, wire }: Ask) => ({ caller, signal: wire.signal });
 
-  /** A key holds its own percent signs; who wrote it into a path as it is means it as it is. */
+  /** A key may hold percent signs of its own; who put it into a path as it is means it as it is. */
   const sessionOf = async ({ caller, named }: Ask) => {
     try {
       return await history.find(caller.level, named.decoded);
     } catch (thrown) {
-      if (named.written === named.decoded || !(thrown instanceof InterlaneError)) throw thrown;
-      return history.find(caller.level, named.written).catch(() => Promise.reject(thrown));
+      if (!(thrown instanceof InterlaneError)) throw thrown;
+      for (const key of named.else) {
+        const found = await history.find(caller.level, key).catch(() => undefined);
+        if (found) return found;
+      }
+      throw thrown;
     }
   };
 

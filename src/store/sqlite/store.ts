@@ -149,8 +149,9 @@ export class SqliteStore<Event> implements Store<Event> {
       this.failBatch(this.lost ?? thrown, taken);
       return;
     }
-    this.parts.observe?.({ commands: taken.length, ms: this.parts.elapsed() - started });
+    const ms = this.parts.elapsed() - started;
     for (const one of settle) one();
+    this.parts.observe?.({ commands: taken.length, ms });
     if (published.length > 0) for (const listener of this.listeners) listener(published);
   }
 
