@@ -39,6 +39,7 @@ export const errorTable = {
   CONTEXT_OVERFLOW: { ws: 'UNAVAILABLE', http: 503, exit: 69 },
   LEASE_LOST: { ws: 'UNAVAILABLE', http: 503, exit: 75 },
   CONFIG_INVALID: { ws: 'INVALID_REQUEST', http: 400, exit: 78 },
+  BODY_TOO_LARGE: { ws: 'INVALID_REQUEST', http: 413, exit: 65 },
   METHOD_NOT_FOUND: { ws: 'INVALID_REQUEST', http: 404, exit: 64 },
   UNAUTHORIZED: { ws: 'INVALID_REQUEST', http: 401, exit: 77 },
   AUTH_RATE_LIMITED: { ws: 'INVALID_REQUEST', http: 429, exit: 75 },

@@ -24,10 +24,14 @@ import { isLoopback } from './server/access.ts';
 import { Auth } from './server/auth.ts';
 import { writeCliFile } from './server/cli-file.ts';
 import { Events, LiveRuns } from './server/events.ts';
+import { createHistory } from './server/history.ts';
 import { createHttp } from './server/http.ts';
 import { logEvents, type Log } from './server/log.ts';
 import { createMethods } from './server/methods.ts';
+import { Metrics } from './server/metrics.ts';
+import { createRoutes } from './server/routes.ts';
 import { startServer } from './server/server.ts';
+import { Streams } from './server/sse.ts';
 import { Sockets } from './server/ws.ts';
 import { createInbound, type InboundMessage } from './session/inbound.ts';
 import { createSessions } from './session/sessions.ts';
@@ -124,13 +128,20 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
   const cores = availableParallelism();
 
   // 1. the policy door and routing: pure, from the config alone
+  const metrics = new Metrics();
+  const worldOf = (from: Config): World => ({ ...compileWorld(from), decided: metrics.decided });
   let config = initial;
-  let world = compileWorld(config);
+  let world = worldOf(config);
   let routes = compileRoutes(config, world.agents);
 
   // 2. the state: ours alone, then the store in it
   const unlock = lockState(stateDir, { pid: process.pid, host: hostname(), startedAt: clock.now() });
-  const parts = { afterTick: (work: () => void) => void setImmediate(work), elapsed: () => clock.elapsed(), fatal };
+  const parts = {
+    afterTick: (work: () => void) => void setImmediate(work),
+    elapsed: () => clock.elapsed(),
+    fatal,
+    observe: metrics.committed,
+  };
   let store: Store<FeedEvent>;
   try {
     store = openSqliteStore<FeedEvent>(stateDir, config.store.durability, parts);
@@ -141,6 +152,7 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
 
   // 3. events, published after their commit
   const bus = createBus(store);
+  const undoCounting = store.onCommit(metrics.heard);
 
   // 4. the words of transcripts, indexed beside the store by a thread of its own
   const search = new Search(stateDir);
@@ -326,12 +338,16 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
       }),
       report,
     });
-    const app = createHttp({ auth, report, ready: () => closing === undefined });
+    const streams = new Streams({ auth, now: () => clock.now(), after: (ms, work) => clock.after(ms, work) });
+    metrics.watch({ store, lag: () => bus.lag(), connections: () => ({ ws: sockets.size, sse: streams.size }) });
+    const history = createHistory({ store, bus, world: () => engine.world, report });
+    const handlers = createRoutes({ methods, history, streams, metrics, tools: invoker.tools, version: listen.version, newId });
+    const http = createHttp({ auth, handlers, report, ready: () => closing === undefined });
     const server = await startServer({
       host,
       port,
       names: new Set(config.gateway.names.map((name) => name.toLowerCase())),
-      fetch: (request, env) => app.fetch(request, env),
+      fetch: (request, remote) => http.fetch(request, remote),
       sockets,
       after: (ms, work) => clock.after(ms, work),
     });
@@ -349,6 +365,8 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
       async close() {
         forget();
         live.close();
+        streams.close();
+        http.close();
         await server.close('the gateway is stopping');
       },
     };
@@ -362,6 +380,7 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
     await outbox.close();
     undoLog();
     bus.close();
+    undoCounting();
     undoIndexing();
     await indexer?.close();
     search.close();
@@ -372,7 +391,7 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
     const change = changeOf(config, next);
     // What a running gateway cannot take up stays as it was, so that nobody acts on half of it.
     config = { ...next, gateway: config.gateway, store: config.store };
-    world = compileWorld(config);
+    world = worldOf(config);
     routes = compileRoutes(config, world.agents);
     models = new Models(modelSettings(config), options.found);
     await engine.follow(world, mainSessions(world));

@@ -1,6 +1,6 @@
 // Writing to the feed and to transcripts, inside a command: the only place that appends entries and numbers events.
 import type { FeedEvent } from '../protocol/event.ts';
-import type { RunState } from '../protocol/run.ts';
+import type { RunClass, RunState } from '../protocol/run.ts';
 import type { Provenance } from '../protocol/transcript.ts';
 import type { Body, Command, Writing } from '../store/contract.ts';
 import type { EntryRow, SessionRow } from '../store/rows.ts';
@@ -81,14 +81,14 @@ export function* appendEntry(t: Tx, session: SessionRow, entry: NewEntry, now: n
 export function* noteRun(
   t: Tx,
   session: SessionRow,
-  run: { pk: number; id: string },
+  run: { pk: number; id: string; class: RunClass },
   state: RunState,
   now: number,
   error?: string,
 ): Body<number> {
   const detail = error === undefined ? undefined : { error };
   const pos = yield* addFeed(t, session, 'run', run.pk, state, now, detail);
-  t.emit({ ...happened(session, pos, now), kind: 'run', runId: run.id, state, ...detail });
+  t.emit({ ...happened(session, pos, now), kind: 'run', runId: run.id, class: run.class, state, ...detail });
   return pos;
 }
 

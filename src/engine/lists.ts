@@ -1,10 +1,10 @@
 // Reading sessions and transcripts for one caller: keyset pages over indexes, cut to what the caller may see.
 import type { SessionKind } from '../protocol/labels.ts';
-import { decide, listScope, type ListScope, type Party, type World } from '../rules/decide.ts';
+import { listScope, type ListScope, type Party, type World } from '../rules/decide.ts';
 import type { Body, Reading, ReadQuery } from '../store/contract.ts';
 import type { EntryRow, SessionRow } from '../store/rows.ts';
 import { levelRank } from '../store/views.ts';
-import { partyOfRow } from './policy.ts';
+import { ask, partyOfRow } from './policy.ts';
 
 /**
  * What a caller's lists may hold. Where patterns name the agents it reaches, they are asked of every agent that has a session,
@@ -198,5 +198,5 @@ export const readHistory: ReadQuery<HistoryArgs, { rows: EntryRow[]; next: numbe
 /** Whether a caller may know of one session. */
 export function isVisible(world: World, caller: Party, row: SessionRow): boolean {
   if (row.state !== 'live' || row.current !== 1) return false;
-  return decide({ action: 'list', caller, target: partyOfRow(world, row) }, world).effect === 'ALLOW';
+  return ask({ action: 'list', caller, target: partyOfRow(world, row) }, world).effect === 'ALLOW';
 }

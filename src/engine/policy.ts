@@ -3,10 +3,17 @@ import { InterlaneError } from '../errors.ts';
 import type { Level } from '../protocol/labels.ts';
 import type { SessionFacts } from '../protocol/session.ts';
 import type { DeliveryContext } from '../protocol/session.ts';
-import { decide, partyOf, type Decision, type Party, type World } from '../rules/decide.ts';
+import { decide, partyOf, type Decision, type Party, type Request, type World } from '../rules/decide.ts';
 import { redact } from '../rules/hooks.ts';
 import type { SessionRow } from '../store/rows.ts';
 import { levelName } from '../store/views.ts';
+
+/** Asks the door in earnest: what it says is counted, and is then done or refused. */
+export function ask(request: Request, world: World): Decision {
+  const decision = decide(request, world);
+  world.decided?.(request.action, decision.effect);
+  return decision;
+}
 
 export interface SessionSettings {
   sendPolicy?: 'allow' | 'deny';
@@ -46,7 +53,7 @@ export interface Operator {
 /** A session as an operator may know it: one above the level of its token is as good as missing. Throws what else refuses. */
 export function overseen(world: World, session: SessionRow | undefined, operator: Operator): SessionRow | undefined {
   if (!session) return undefined;
-  const decision = decide({ action: 'operate', target: partyOfRow(world, session), ...operator }, world);
+  const decision = ask({ action: 'operate', target: partyOfRow(world, session), ...operator }, world);
   if (decision.effect !== 'BLOCK') return session;
   if (decision.hidden) return undefined;
   throw new InterlaneError(decision.code ?? 'POLICY_BLOCKED', `session ${JSON.stringify(session.key)}: ${decision.why}`);
@@ -54,12 +61,12 @@ export function overseen(world: World, session: SessionRow | undefined, operator
 
 /** May this text pass from one session to another, and what of it. Undefined when it may not. */
 export function passText(world: World, action: 'send' | 'reply', from: SessionRow, to: SessionRow, text: string): Passed {
-  return passed(decide({ action, caller: partyOfRow(world, from), target: partyOfRow(world, to), text }, world), text);
+  return passed(ask({ action, caller: partyOfRow(world, from), target: partyOfRow(world, to), text }, world), text);
 }
 
 /** May this text leave a session for a channel, and what of it. */
 export function passOut(world: World, from: SessionRow, channel: string, text: string): Passed {
-  return passed(decide({ action: 'deliver', caller: partyOfRow(world, from), channel, text }, world), text);
+  return passed(ask({ action: 'deliver', caller: partyOfRow(world, from), channel, text }, world), text);
 }
 
 interface Passed {

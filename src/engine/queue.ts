@@ -74,7 +74,7 @@ export function* insertRun(t: Tx, session: SessionRow, made: NewRun): Body<{ pk:
     made.context ?? null,
     made.now,
   );
-  yield* noteRun(t, session, { pk, id: made.runId }, 'queued', made.now);
+  yield* noteRun(t, session, { pk, id: made.runId, class: made.class }, 'queued', made.now);
   return { pk, id: made.runId, lane };
 }
 

@@ -25,12 +25,16 @@ export interface Bus {
   subscribe(subscription: Subscription, cursor?: number): () => void;
   /** How many listen now. */
   readonly subscribers: number;
+  /** How many events the slowest subscriber has still to hear. */
+  lag(): number;
   close(): void;
 }
 
 export function createBus(store: Store<FeedEvent>): Bus {
   const readers = new Set<Reader>();
+  let latest = 0;
   const undo = store.onCommit((events) => {
+    latest = events.at(-1)!.pos;
     for (const reader of readers) reader.offer(events);
   });
   return {
@@ -50,6 +54,11 @@ export function createBus(store: Store<FeedEvent>): Bus {
     },
     get subscribers() {
       return readers.size;
+    },
+    lag() {
+      let most = 0;
+      for (const reader of readers) most = Math.max(most, reader.lag(latest));
+      return most;
     },
     close() {
       undo();
@@ -94,6 +103,10 @@ class Reader {
       this.live = [];
     } else this.live.push(...events);
     void this.work();
+  }
+
+  lag(latest: number): number {
+    return this.behind ? Math.max(0, latest - (this.cursor ?? latest)) : this.live.length;
   }
 
   private async work(): Promise<void> {
@@ -175,7 +188,7 @@ const feedAfter: ReadQuery<
         case 'run': {
           const run = yield* t.one<RunRow>('SELECT * FROM runs WHERE pk = ?', row.ref_pk);
           if (!run) break; // forgotten already
-          events.push({ ...common, kind: 'run', runId: run.id, state: row.state as RunState, ...failed });
+          events.push({ ...common, kind: 'run', runId: run.id, class: run.class, state: row.state as RunState, ...failed });
           break;
         }
         case 'session':

@@ -1,6 +1,6 @@
 // What happened, in the order of the feed: each event follows its commit and carries its position.
 import type { Level } from './labels.ts';
-import type { RunState } from './run.ts';
+import type { RunClass, RunState } from './run.ts';
 import type { TranscriptMessage } from './transcript.ts';
 
 interface Happened {
@@ -17,7 +17,7 @@ interface Happened {
 export type FeedEvent = Happened &
   (
     | { kind: 'entry'; message: TranscriptMessage }
-    | { kind: 'run'; runId: string; state: RunState; error?: string }
+    | { kind: 'run'; runId: string; class: RunClass; state: RunState; error?: string }
     | { kind: 'session'; change: 'created' | 'changed' | 'reset' | 'archived' | 'deleted' }
     | { kind: 'exchange'; exchangeId: string; state: string; turn: number; reason?: string }
     | { kind: 'delivery'; deliveryId: string; state: string; channel: string; recipient: string; error?: string }

@@ -6,7 +6,8 @@ export const levels = ['PUBLIC', 'INTERNAL', 'CONFIDENTIAL', 'RESTRICTED'] as co
 export const Level = z.enum(levels);
 export type Level = z.infer<typeof Level>;
 
-export type SessionKind = 'main' | 'group' | 'cron' | 'hook' | 'node' | 'other';
+export const SessionKind = z.enum(['main', 'group', 'cron', 'hook', 'node', 'other']);
+export type SessionKind = z.infer<typeof SessionKind>;
 
 export type ChatType = 'direct' | 'group' | 'channel';
 /** What may be written for a chat type: `dm` is read as `direct` everywhere. */

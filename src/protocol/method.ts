@@ -3,10 +3,10 @@ import { z } from 'zod';
 import type { Explanation } from './decision.ts';
 import { ExplainAccess, ExplainKey, ExplainRoute, ExplainSend } from './explain.ts';
 import type { Scope } from './frame.ts';
-import { Level, ThinkingLevel, type SessionKind } from './labels.ts';
-import { queueModes, type RunClass, type RunState } from './run.ts';
-import type { DeliveryContext } from './session.ts';
-import type { Block, Provenance } from './transcript.ts';
+import { Level, SessionKind, ThinkingLevel } from './labels.ts';
+import { queueModes, runStates, type RunClass, type RunState } from './run.ts';
+import { DeliveryContext } from './session.ts';
+import { Block, Provenance } from './transcript.ts';
 
 const Key = z.string().min(1).max(4096);
 const Id = z.string().min(1).max(256);
@@ -31,10 +31,7 @@ const SessionsListParams = z.strictObject({
   spawnedBy: Key.optional(),
   agentId: z.string().min(1).max(64).optional(),
   search: z.string().max(512).optional(),
-  kinds: z
-    .array(z.enum(['main', 'group', 'cron', 'hook', 'node', 'other']))
-    .min(1)
-    .optional(),
+  kinds: z.array(SessionKind).min(1).optional(),
   archived: z.union([z.boolean(), z.literal('all')]).optional(),
   includeLastMessage: z.boolean().optional(),
   ...ignored('includeGlobal', 'includeUnknown', 'includeDerivedTitles', 'configuredAgentsOnly', 'sortBy', 'ownerFirst', 'includePeople'),
@@ -240,10 +237,7 @@ export const methods = {
       .strictObject({
         key: Key.optional(),
         ...agent,
-        states: z
-          .array(z.enum(['queued', 'running', 'waiting', 'ok', 'error', 'timeout', 'aborted']))
-          .min(1)
-          .optional(),
+        states: z.array(z.enum(runStates)).min(1).optional(),
         limit: z.int().min(1).max(1000).optional(),
         cursor: Cursor.optional(),
       })
@@ -297,51 +291,58 @@ export type ReadParams<M extends MethodName> = z.output<(typeof methods)[M]['par
 // Results ------------------------------------------------------------------------------------------------------------
 
 /** A message as clients of this protocol know it: `__openclaw` is the envelope their views are merged by. */
-export interface WireMessage {
-  role: 'user' | 'assistant' | 'toolResult';
-  content: string | Block[];
-  timestamp: number;
-  provenance?: Provenance;
-  toolCallId?: string;
-  toolName?: string;
-  isError?: boolean;
-  stopReason?: 'aborted';
-  taint?: string;
-  __openclaw: { id: string; seq: number; runId?: string; idempotencyKey?: string };
-}
+export const WireMessage = z.object({
+  role: z.enum(['user', 'assistant', 'toolResult']),
+  content: z.union([z.string(), z.array(Block)]),
+  timestamp: z.int(),
+  provenance: Provenance.exactOptional(),
+  toolCallId: z.string().exactOptional(),
+  toolName: z.string().exactOptional(),
+  isError: z.boolean().exactOptional(),
+  stopReason: z.literal('aborted').exactOptional(),
+  taint: z.string().exactOptional(),
+  __openclaw: z.object({
+    id: z.string(),
+    seq: z.int(),
+    runId: z.string().exactOptional(),
+    idempotencyKey: z.string().exactOptional(),
+  }),
+});
+export type WireMessage = z.infer<typeof WireMessage>;
 
 /** Fields without a value are left out. */
-export interface WireSession {
-  key: string;
+export const WireSession = z.object({
+  key: z.string(),
   /** The protocol's word; ours is `sessionKind`. */
-  kind: 'direct' | 'group' | 'global' | 'unknown';
-  sessionKind: SessionKind;
-  sessionId: string;
-  agentId: string;
-  updatedAt: number;
-  createdAt: number;
-  isMain?: true;
-  archived?: true;
-  label?: string;
-  displayName?: string;
-  status?: 'queued' | 'running' | 'done' | 'failed' | 'killed' | 'timeout';
-  hasActiveRun?: true;
-  activeRunIds?: string[];
-  queuedRuns?: number;
-  spawnedBy?: string;
-  totalTokens?: number;
-  messageCount: number;
-  model?: string;
-  thinkingLevel?: string;
-  verboseLevel?: string;
-  sendPolicy?: 'allow' | 'deny';
-  abortedLastRun?: true;
-  lastChannel?: string;
-  lastTo?: string;
-  deliveryContext?: DeliveryContext;
-  taint?: string;
-  lastMessagePreview?: string;
-}
+  kind: z.enum(['direct', 'group', 'global', 'unknown']),
+  sessionKind: SessionKind,
+  sessionId: z.string(),
+  agentId: z.string(),
+  updatedAt: z.int(),
+  createdAt: z.int(),
+  isMain: z.literal(true).exactOptional(),
+  archived: z.literal(true).exactOptional(),
+  label: z.string().exactOptional(),
+  displayName: z.string().exactOptional(),
+  status: z.enum(['queued', 'running', 'done', 'failed', 'killed', 'timeout']).exactOptional(),
+  hasActiveRun: z.literal(true).exactOptional(),
+  activeRunIds: z.array(z.string()).exactOptional(),
+  queuedRuns: z.int().exactOptional(),
+  spawnedBy: z.string().exactOptional(),
+  totalTokens: z.int().exactOptional(),
+  messageCount: z.int(),
+  model: z.string().exactOptional(),
+  thinkingLevel: z.string().exactOptional(),
+  verboseLevel: z.string().exactOptional(),
+  sendPolicy: z.enum(['allow', 'deny']).exactOptional(),
+  abortedLastRun: z.literal(true).exactOptional(),
+  lastChannel: z.string().exactOptional(),
+  lastTo: z.string().exactOptional(),
+  deliveryContext: DeliveryContext.exactOptional(),
+  taint: z.string().exactOptional(),
+  lastMessagePreview: z.string().exactOptional(),
+});
+export type WireSession = z.infer<typeof WireSession>;
 
 export interface WireRun {
   runId: string;
@@ -356,16 +357,17 @@ export interface WireRun {
   errorCode?: string;
 }
 
-export interface SessionsPage {
-  ts: number;
-  count: number;
-  limitApplied: number;
-  hasMore: boolean;
-  nextOffset: number | null;
-  nextCursor?: string;
-  defaults: { defaultAgentId: string; mainKey: string };
-  sessions: WireSession[];
-}
+export const SessionsPage = z.object({
+  ts: z.int(),
+  count: z.int(),
+  limitApplied: z.int(),
+  hasMore: z.boolean(),
+  nextOffset: z.int().nullable(),
+  nextCursor: z.string().exactOptional(),
+  defaults: z.object({ defaultAgentId: z.string(), mainKey: z.string() }),
+  sessions: z.array(WireSession),
+});
+export type SessionsPage = z.infer<typeof SessionsPage>;
 
 export interface TokenView {
   name: string;
@@ -378,25 +380,23 @@ export interface TokenView {
   expiresAt?: number;
 }
 
-interface Started {
-  runId: string;
-  sessionKey: string;
-  /** A retry of the same request finds its run: under way, or ended. */
-  status: 'started' | 'in_flight' | 'ok' | 'error';
-}
+/** A retry of the same request finds its run: under way, or ended. */
+export const Started = z.object({ runId: z.string(), sessionKey: z.string(), status: z.enum(['started', 'in_flight', 'ok', 'error']) });
+type Started = z.infer<typeof Started>;
 
-export interface WaitAnswer {
-  runId: string;
-  status: 'ok' | 'error' | 'timeout';
-  /** What the run is doing; with `timeout` it goes on. */
-  state: RunState;
-  sessionKey: string;
-  startedAt?: number;
-  endedAt?: number;
-  error?: string;
-  errorCode?: string;
-  terminalReply?: { text: string };
-}
+/** `state` says what the run is doing; with the status `timeout` it goes on. */
+export const WaitAnswer = z.object({
+  runId: z.string(),
+  status: z.enum(['ok', 'error', 'timeout']),
+  state: z.enum(runStates),
+  sessionKey: z.string(),
+  startedAt: z.int().exactOptional(),
+  endedAt: z.int().exactOptional(),
+  error: z.string().exactOptional(),
+  errorCode: z.string().exactOptional(),
+  terminalReply: z.object({ text: z.string() }).exactOptional(),
+});
+export type WaitAnswer = z.infer<typeof WaitAnswer>;
 
 export interface Results {
   health: { ok: true; ts: number; durationMs: number };

@@ -1,6 +1,7 @@
 // A run as everyone sees it: one turn of a session, from an accepted input to one end.
-export type RunState = 'queued' | 'running' | 'waiting' | RunOutcome;
-export type RunOutcome = 'ok' | 'error' | 'timeout' | 'aborted';
+export const runStates = ['queued', 'running', 'waiting', 'ok', 'error', 'timeout', 'aborted'] as const;
+export type RunState = (typeof runStates)[number];
+export type RunOutcome = Exclude<RunState, 'queued' | 'running' | 'waiting'>;
 
 export const runClasses = ['main', 'nested', 'subagent', 'cron'] as const;
 export type RunClass = (typeof runClasses)[number];

@@ -12,7 +12,7 @@ export const Provenance = z.strictObject({
 });
 export type Provenance = z.infer<typeof Provenance>;
 
-const Block = z.union([
+export const Block = z.union([
   z.strictObject({ type: z.literal('text'), text: z.string(), truncated: z.literal(true).optional() }),
   z.strictObject({ type: z.literal('toolCall'), id: z.string(), name: z.string(), arguments: z.record(z.string(), z.unknown()) }),
 ]);

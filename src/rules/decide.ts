@@ -24,6 +24,8 @@ export interface World {
   channelLevels: Map<string, unknown>;
   policy: Policy;
   maxSpawnDepth: number;
+  /** Told of what is decided in earnest, by whoever asked. `decide` itself never calls it and stays pure. */
+  decided?(action: Request['action'], effect: Effect): void;
 }
 
 /** A session as the door sees it: its facts, with the key already read. */

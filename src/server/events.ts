@@ -268,7 +268,7 @@ export class LiveRuns {
   }
 }
 
-const feedEnd: ReadQuery<object, number> = {
+export const feedEnd: ReadQuery<object, number> = {
   name: 'feed end',
   *body(t) {
     return (yield* t.one<{ seq: number }>(`SELECT seq FROM sqlite_sequence WHERE name = 'feed'`))?.seq ?? 0;

@@ -17,8 +17,14 @@ export function errorShape(thrown: unknown): ErrorShape {
 /** The status and the body of an HTTP answer. */
 export function httpFailure(thrown: unknown): { status: (typeof errorTable)[ErrorCode]['http']; body: object } {
   const { code, message, details } = known(thrown);
-  return { status: errorTable[code].http, body: { ok: false, error: { type: types[errorTable[code].http], code, message, ...details } } };
+  return {
+    status: errorTable[code].http,
+    body: { ok: false, error: { type: failureType(errorTable[code].http), code, message, ...details } },
+  };
 }
+
+/** The word for a status, in the peers' language. */
+export const failureType = (status: (typeof errorTable)[ErrorCode]['http']) => types[status];
 
 const types: Record<(typeof errorTable)[ErrorCode]['http'], string> = {
   400: 'invalid_request_error',
@@ -26,6 +32,7 @@ const types: Record<(typeof errorTable)[ErrorCode]['http'], string> = {
   403: 'forbidden',
   404: 'not_found',
   409: 'conflict',
+  413: 'request_too_large',
   429: 'rate_limited',
   500: 'internal_error',
   503: 'unavailable',

@@ -1,21 +1,42 @@
-// The HTTP door: probes, sign-in, and the same methods as the websocket for whoever would rather ask than stay connected.
-import { Hono } from 'hono';
+// The HTTP door: method → who calls → what is asked. Probes, sign-in, and the route table for whoever would rather ask than stay connected.
+import { Hono, type Context } from 'hono';
 import { secureHeaders } from 'hono/secure-headers';
 import { InterlaneError } from '../errors.ts';
-import { cookieName } from './access.ts';
-import type { Auth } from './auth.ts';
+import { routes, type RouteName } from '../protocol/http.ts';
+import { bearerOf, cookieName, cookieOf } from './access.ts';
+import { requireScope, type Auth, type Caller } from './auth.ts';
+import { readBody } from './body.ts';
 import { httpFailure } from './failure.ts';
+import { readQuery } from './query.ts';
+import type { Ask, Handlers } from './routes.ts';
 
 export interface HttpParts {
   auth: Auth;
+  handlers: Handlers;
   /** What failed inside, for the operator; never for the client. */
   report(what: string, error: unknown): void;
   ready(): boolean;
 }
 
-export type Env = { Bindings: { remoteAddress: string } };
+/** The connection of a request. */
+export interface Remote {
+  remoteAddress: string;
+  /** Ends it at once. */
+  drop(): void;
+}
 
-export function createHttp(parts: HttpParts): Hono<Env> {
+type Env = { Bindings: Remote };
+type Asked = Context<Env>;
+
+export interface Http {
+  fetch(request: Request, remote: Remote): Response | Promise<Response>;
+  /** Who waits gets the answer that there is now; nothing is begun any more. */
+  close(): void;
+}
+
+export function createHttp(parts: HttpParts): Http {
+  const { auth } = parts;
+  const stopping = new AbortController();
   const app = new Hono<Env>();
   app.use(secureHeaders({ contentSecurityPolicy: { defaultSrc: ["'self'"], frameAncestors: ["'none'"] } }));
   app.onError((thrown, c) => {
@@ -25,20 +46,116 @@ export function createHttp(parts: HttpParts): Hono<Env> {
   });
   app.notFound((c) => c.json({ ok: false, error: { type: 'not_found', code: 'ROUTE_NOT_FOUND', message: 'there is nothing here' } }, 404));
 
-  app.get('/healthz', (c) => c.text('ok'));
-  app.get('/readyz', (c) => (parts.ready() ? c.text('ready') : c.text('not ready', 503)));
-  app.get('/signin', async (c) => {
-    const signed = await parts.auth.redeem(c.req.query('code') ?? '');
-    if (!signed)
-      return c.html(page('This link was used already or is too old.', 'Run <code>npx interlane token sign-in</code> for a new one.'), 403);
-    c.header('set-cookie', `${cookieName}=${signed.token}; Path=/; HttpOnly; SameSite=Strict; Max-Age=${signed.maxAgeSeconds}`);
-    c.header('cache-control', 'no-store');
-    return c.redirect('/', 303);
-  });
-  return app;
+  const pages: Record<Exclude<RouteName, keyof Handlers>, (c: Asked) => Response | Promise<Response>> = {
+    'GET /': async (c) => {
+      const caller = await auth.check(secretOf(c));
+      if (!caller) return c.html(page('Interlane', 'Run <code>npx interlane token sign-in</code> and open the link it prints.'));
+      const links = ['/sessions', '/openapi.json', '/metrics', '/readyz'].map((path) => `<a href="${path}">${path}</a>`);
+      return c.html(page('Interlane', `Signed in as ${caller.name}. ${links.join(' ')}`));
+    },
+    'GET /healthz': (c) => c.text('ok'),
+    'GET /readyz': (c) => (parts.ready() ? c.text('ready') : c.text('not ready', 503)),
+    'GET /signin': async (c) => {
+      const signed = await auth.redeem(c.req.query('code') ?? '');
+      if (!signed)
+        return c.html(
+          page('This link was used already or is too old.', 'Run <code>npx interlane token sign-in</code> for a new one.'),
+          403,
+        );
+      c.header('set-cookie', `${cookieName}=${signed.token}; Path=/; HttpOnly; SameSite=Strict; Max-Age=${signed.maxAgeSeconds}`);
+      return c.redirect('/', 303);
+    },
+  };
+
+  const serve = async (c: Asked, name: keyof Handlers, written: string): Promise<Response> => {
+    const { scope } = routes[name];
+    const caller = await identify(c, auth);
+    if (caller instanceof Response) return caller;
+    if (scope !== 'session') requireScope(caller, scope, name);
+    const { raw } = c.req;
+    const signal = AbortSignal.any([raw.signal, stopping.signal]);
+    const ask: Ask = {
+      caller,
+      method: raw.method,
+      headers: raw.headers,
+      named: readings(written),
+      wire: { signal, drop: () => c.env.drop() },
+      valid: async () => (await auth.check(secretOf(c))) !== undefined,
+      query: (schema) => readQuery(schema, new URL(raw.url).searchParams),
+      body: (schema) => readBody(schema, raw),
+    };
+    return parts.handlers[name](ask);
+  };
+
+  const byPath = Map.groupBy(Object.keys(routes) as RouteName[], (name) => name.split(' ')[1]!);
+  for (const [path, names] of byPath) {
+    const pattern = path.replaceAll(/\{(\w+)\}/g, ':$1{.+}');
+    const place = new RegExp(`^${path.replaceAll('.', '\\.').replace(/\{\w+\}/, '(.+)')}$`);
+    for (const name of names) {
+      app.on(name.split(' ')[0]!, pattern, async (c) => {
+        const response =
+          name in pages ? await pages[name as keyof typeof pages](c) : await serve(c, name as keyof Handlers, placed(c, place));
+        response.headers.set('cache-control', 'no-store');
+        return response;
+      });
+    }
+    const allowed = names.map((name) => name.split(' ')[0]!).flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method]));
+    app.all(pattern, (c) => {
+      const message = `${c.req.method} is not possible here; use ${allowed.join(' or ')}`;
+      return c.json({ ok: false, error: { type: 'method_not_allowed', code: 'METHOD_NOT_ALLOWED', message } }, 405, {
+        allow: allowed.join(', '),
+      });
+    });
+  }
+
+  return {
+    fetch: (request, remote) => app.fetch(request, remote),
+    close: () => stopping.abort(new InterlaneError('UNAVAILABLE', 'gateway is stopping; try again in a moment')),
+  };
+}
+
+/** A bearer token counts before a cookie, also when it is wrong. */
+function secretOf(c: Asked): string | undefined {
+  const authorization = c.req.header('authorization');
+  return authorization === undefined ? cookieOf(c.req.header('cookie')) : bearerOf(authorization);
+}
+
+async function identify(c: Asked, auth: Auth): Promise<Caller | Response> {
+  const secret = secretOf(c);
+  const caller = await auth.check(secret);
+  const refused = (status: 401 | 429, message: string, headers: Record<string, string>) =>
+    c.json({ error: { message, type: status === 401 ? 'unauthorized' : 'rate_limited' } }, status, headers);
+  const challenge = { 'www-authenticate': 'Bearer' };
+  if (!caller) {
+    if (secret !== undefined && auth.failed(c.env.remoteAddress) === 'too many')
+      return refused(429, 'Too many wrong tokens from this address; wait a minute', { 'retry-after': '60' });
+    return refused(401, 'Unauthorized', challenge);
+  }
+  // The cookie is sent by the browser, not by the page: what acts must come from a page of ours, and a browser says so. The port has
+  // refused every other origin already.
+  const acts = c.req.method !== 'GET' && c.req.method !== 'HEAD';
+  if (acts && c.req.header('authorization') === undefined && c.req.header('origin') === undefined)
+    return refused(401, 'Unauthorized: a cookie acts only with an Origin header; use a bearer token', challenge);
+  return caller;
+}
+
+function placed(c: Asked, place: RegExp): string {
+  return place.exec(new URL(c.req.url).pathname)?.[1] ?? '';
+}
+
+/** Encoded as it should be; or only what a client encodes by itself, which leaves percent signs alone; or not at all. */
+function readings(written: string): Ask['named'] {
+  try {
+    const decoded = decodeURIComponent(written);
+    const others = new Set([decodeURIComponent(written.replaceAll('%25', '%2525')), written]);
+    others.delete(decoded);
+    return { decoded, else: [...others] };
+  } catch {
+    throw new InterlaneError('INVALID_REQUEST', 'path is not well encoded; write a % of a key as %25');
+  }
 }
 
 /** A page of two sentences, until there is a control UI. */
-export function page(title: string, text: string): string {
+function page(title: string, text: string): string {
   return `<!doctype html><html lang="en"><meta charset="utf-8"><title>Interlane</title><h1>${title}</h1><p>${text}</p></html>`;
 }

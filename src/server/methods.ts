@@ -77,6 +77,8 @@ export function createMethods(parts: MethodsParts) {
   const handlers = createHandlers(parts);
   return {
     names: Object.keys(handlers) as MethodName[],
+    /** The end of a run, or how it stands when the time is over. For who may read. */
+    wait: handlers['agent.wait'],
     /** Looks the method up, asks whether the caller may, reads the parameters closed, and calls it. */
     async call(name: string, params: unknown, call: Call): Promise<unknown> {
       if (!Object.hasOwn(methods, name)) {

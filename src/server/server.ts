@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { getRequestListener } from '@hono/node-server';
 import { InterlaneError, reasonOf } from '../errors.ts';
 import { hostAllowed, originAllowed } from './access.ts';
+import type { Remote } from './http.ts';
 import type { Sockets } from './ws.ts';
 
 export interface ServerParts {
@@ -11,7 +12,7 @@ export interface ServerParts {
   port: number;
   /** Names, beside addresses and localhost, that clients may call us by. */
   names: ReadonlySet<string>;
-  fetch(request: Request, env: { remoteAddress: string }): Response | Promise<Response>;
+  fetch(request: Request, remote: Remote): Response | Promise<Response>;
   sockets: Sockets;
   after(ms: number, work: () => void): () => void;
 }
@@ -33,10 +34,12 @@ export async function startServer(parts: ServerParts): Promise<Server> {
     if (!originAllowed(headers.origin, headers.host)) return [403, 'origin is another site'];
     return undefined;
   };
-  const listener = getRequestListener((request, env) => parts.fetch(request, { remoteAddress: remoteOf(env) }), {
+  const listener = getRequestListener((request, env) => parts.fetch(request, remoteOf(env)), {
     overrideGlobalObjects: false,
   });
   const server = createServer({ requestTimeout: 60_000, headersTimeout: 15_000, maxHeaderSize: 16 * 1024 }, (request, response) => {
+    // Once nothing new is taken, a connection ends with its answer.
+    response.on('close', () => void (server.listening || server.closeIdleConnections()));
     const refused = refusal(request);
     if (refused) answer(response, ...refused);
     else void listener(request, response);
@@ -104,6 +107,7 @@ function answer(response: ServerResponse, status: number, message: string): void
   response.end(JSON.stringify(failure(status, message)));
 }
 
-function remoteOf(env: unknown): string {
-  return (env as { incoming?: IncomingMessage }).incoming?.socket.remoteAddress ?? '';
+function remoteOf(env: unknown): Remote {
+  const socket = (env as { incoming?: IncomingMessage }).incoming?.socket;
+  return { remoteAddress: socket?.remoteAddress ?? '', drop: () => socket?.destroy() };
 }

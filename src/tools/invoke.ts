@@ -2,11 +2,11 @@
 import { z } from 'zod';
 import { untilAborted } from '../engine/abort.ts';
 import type { Engine } from '../engine/engine.ts';
-import { partyOfRow } from '../engine/policy.ts';
+import { ask, partyOfRow } from '../engine/policy.ts';
 import type { PendingCall, Turn } from '../engine/runner.ts';
 import { InterlaneError, nearest, reasonOf } from '../errors.ts';
 import type { FeedEvent } from '../protocol/event.ts';
-import { decide, type Party } from '../rules/decide.ts';
+import type { Party } from '../rules/decide.ts';
 import { redact } from '../rules/hooks.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
@@ -69,7 +69,7 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
     const read = tool.params.safeParse(asked.args);
     if (!read.success) return refuse('INVALID_REQUEST', describe(tool, read.error));
     // 2. decide
-    const decision = decide({ action: 'tool', caller, tool: tool.name, text: JSON.stringify(read.data) }, parts.engine.world);
+    const decision = ask({ action: 'tool', caller, tool: tool.name, text: JSON.stringify(read.data) }, parts.engine.world);
     if (decision.effect === 'BLOCK') return refuse(decision.code ?? 'POLICY_BLOCKED', decision.why);
     // Taking something out of arguments could change what they mean, so a REDACT rule refuses them instead.
     if (decision.effect === 'REDACT') return refuse('POLICY_BLOCKED', 'the arguments hold something that a policy rule takes out');
@@ -87,7 +87,7 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
     // 4. label, and what the operator's rules say of the result
     const taint = Math.max(levelRank(parts.toolLevels[tool.name] ?? 'PUBLIC'), outcome.taint ?? 0);
     const text = typeof outcome.value === 'string' ? outcome.value : JSON.stringify(outcome.value);
-    const result = decide({ action: 'result', caller, tool: tool.name, text }, parts.engine.world);
+    const result = ask({ action: 'result', caller, tool: tool.name, text }, parts.engine.world);
     if (result.effect === 'BLOCK') return refuse(result.code ?? 'POLICY_BLOCKED', `the result of ${tool.name} was withheld: ${result.why}`);
     return { text: result.effect === 'REDACT' ? redact(text, result.redactions) : text, isError: outcome.isError ?? false, taint };
   };

@@ -23,6 +23,8 @@ export interface StoreParts {
   /** Milliseconds that only go forward. */
   elapsed(): number;
   fatal(error: InterlaneError): void;
+  /** Told of each commit. */
+  observe?(commit: { commands: number; ms: number }): void;
 }
 
 const batchCommands = 256;
@@ -157,7 +159,9 @@ export class SqliteStore<Event> implements Store<Event> {
       this.failBatch(this.lost ?? thrown, taken);
       return;
     }
+    const ms = this.parts.elapsed() - started;
     for (const { settle } of done) settle();
+    this.parts.observe?.({ commands: taken.length, ms });
     const published = done.flatMap(({ events }) => events);
     if (published.length > 0) for (const listener of this.listeners) listener(published);
   }

@@ -1,0 +1,35 @@
+// The body of a request → the JSON it holds, read closed by a schema, and never more than fits.
+import type { z } from 'zod';
+import { InterlaneError } from '../errors.ts';
+import { largestBody } from '../protocol/http.ts';
+import { invalidParams } from './methods.ts';
+
+export async function readBody<S extends z.ZodType>(schema: S, request: Request): Promise<z.output<S>> {
+  const read = schema.safeParse(parsed(await bytesOf(request)));
+  if (!read.success) throw invalidParams('invalid body', read.error);
+  return read.data;
+}
+
+async function bytesOf(request: Request): Promise<Uint8Array> {
+  if (Number(request.headers.get('content-length') ?? 0) > largestBody) throw tooLarge();
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of (request.body ?? []) as AsyncIterable<Uint8Array>) {
+    size += chunk.byteLength;
+    if (size > largestBody) throw tooLarge();
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}
+
+/** Nothing at all is nothing given, which some schemas have a default for. */
+function parsed(bytes: Uint8Array): unknown {
+  if (bytes.byteLength === 0) return undefined;
+  try {
+    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
+  } catch {
+    throw new InterlaneError('INVALID_REQUEST', 'body is not JSON; send an object with content-type application/json');
+  }
+}
+
+const tooLarge = () => new InterlaneError('BODY_TOO_LARGE', `body is larger than ${largestBody / 1024 / 1024} MiB; send less at once`);

@@ -1,0 +1,153 @@
+// The transcript of a session over HTTP: pages backwards from the end, and a stream that goes on from a page without a gap.
+import type { z } from 'zod';
+import { InterlaneError } from '../errors.ts';
+import type { Bus } from '../events/bus.ts';
+import type { FeedEvent } from '../protocol/event.ts';
+import { historyLimits, type HistoryPage } from '../protocol/http.ts';
+import type { Level } from '../protocol/labels.ts';
+import type { World } from '../rules/decide.ts';
+import { historyPage, requireSession, wireMessage, type HistoryWish, type View } from '../session/overview.ts';
+import type { ReadQuery, Store } from '../store/contract.ts';
+import type { SessionRow } from '../store/rows.ts';
+import { levelRank } from '../store/views.ts';
+import { readCursor, writeCursor } from '../tools/page.ts';
+import { feedEnd } from './events.ts';
+import type { Stream } from './sse.ts';
+
+export interface HistoryParts {
+  store: Store<FeedEvent>;
+  bus: Bus;
+  world(): World;
+  report(what: string, error: unknown): void;
+}
+
+export interface Wish {
+  limit?: number | undefined;
+  cursor?: string | undefined;
+  includeTools?: boolean | undefined;
+}
+
+export type History = ReturnType<typeof createHistory>;
+
+export function createHistory(parts: HistoryParts) {
+  const { store, bus } = parts;
+  const view = (level: Level): View => ({ world: parts.world(), level });
+  return {
+    /** The session that the text of a path means. */
+    find: (level: Level, session: string) => store.read(requireSession, { ...view(level), named: { session } }),
+
+    async page(level: Level, row: SessionRow, wish: Wish): Promise<string> {
+      return written(row, await store.read(historyPage, { ...view(level), row, wish: wishOf(row, wish) }));
+    },
+
+    /** Follows a key across its lives: from a page of its end, or from where the reader was when it went away. */
+    follow(level: Level, key: string, wish: Wish, lastEventId: string | undefined, stream: Stream): void {
+      let unsubscribe = () => {};
+      stream.onEnd(() => unsubscribe());
+
+      const begin = async () => {
+        const { position, row, page } = await store.read(snapshot, { ...view(level), key, wish });
+        await stream.send('history', written(row, page), writeCursor(position));
+        listen(position);
+      };
+      const startOver = async () => {
+        await stream.send('reset', JSON.stringify({ sessionKey: key, reason: 'what came after Last-Event-ID is not known; read again' }));
+        await begin();
+      };
+      const over = (error: unknown) => {
+        if (!stream.ended && !(error instanceof InterlaneError)) parts.report('event stream', error);
+        stream.end();
+      };
+
+      const wants = (event: FeedEvent) => {
+        const wanted =
+          event.sessionKey === key &&
+          levelRank(event.level) <= levelRank(level) &&
+          (event.kind === 'entry'
+            ? wish.includeTools === true || event.message.role !== 'toolResult'
+            : event.kind === 'session' && event.change !== 'changed');
+        if (!wanted) stream.passed = writeCursor(event.pos);
+        return wanted;
+      };
+      const deliver = (event: FeedEvent) => {
+        const { sessionKey, sessionId } = event;
+        if (event.kind === 'session')
+          return stream.send('session', JSON.stringify({ sessionKey, sessionId, change: event.change }), writeCursor(event.pos));
+        if (event.kind !== 'entry') return;
+        const { id: messageId, seq: messageSeq } = event.message;
+        const data = { sessionKey, sessionId, message: wireMessage(event.message), messageId, messageSeq };
+        return stream.send('message', JSON.stringify(data), writeCursor(event.pos));
+      };
+      const listen = (from: number) => {
+        if (stream.ended) return;
+        const undo = bus.subscribe(
+          {
+            wants,
+            deliver,
+            reset: () => {
+              undo();
+              startOver().catch(over);
+            },
+            failed: over,
+          },
+          from,
+        );
+        unsubscribe = undo;
+      };
+
+      if (lastEventId === undefined) begin().catch(over);
+      else {
+        const from = positionOf(lastEventId);
+        if (from === undefined) startOver().catch(over);
+        else listen(from);
+      }
+    },
+  };
+}
+
+/** I9. The place in the feed and the page are read together, so that whoever listens from there misses nothing and hears nothing twice. */
+const snapshot: ReadQuery<View & { key: string; wish: Wish }, { position: number; row: SessionRow; page: Page }> = {
+  name: 'history snapshot',
+  *body(t, { world, level, key, wish }) {
+    const position = yield* feedEnd.body(t, {});
+    const row = yield* requireSession.body(t, { world, level, named: { session: key } });
+    return { position, row, page: yield* historyPage.body(t, { world, level, row, wish: wishOf(row, wish) }) };
+  },
+};
+
+type Page = ReturnType<(typeof historyPage)['body']> extends Generator<unknown, infer R> ? R : never;
+
+/** A cursor belongs to one life of a key: after a reset the same numbers mean other messages. */
+const lifeOf = (row: SessionRow) => row.id.slice(0, 12);
+
+function wishOf(row: SessionRow, { limit = historyLimits.default, cursor, includeTools = false }: Wish): HistoryWish {
+  const wish = { limit: Math.min(limit, historyLimits.most), includeTools };
+  if (cursor === undefined) return wish;
+  const [life, seq] = cursor.split('.');
+  const before = readCursor(seq ?? '');
+  if (life !== lifeOf(row))
+    throw new InterlaneError('SESSION_CHANGED', `session ${JSON.stringify(row.key)} was reset since that cursor; start without one`);
+  return { ...wish, before };
+}
+
+function written(row: SessionRow, { messages, next }: Page): string {
+  const page: z.infer<typeof HistoryPage> = {
+    sessionKey: row.key,
+    sessionId: row.id,
+    items: [],
+    messages: [],
+    hasMore: next !== undefined,
+    ...(next === undefined ? {} : { nextCursor: `${lifeOf(row)}.${writeCursor(next)}` }),
+  };
+  // Existing readers take `items` or `messages`, so the list is sent under both names; it is made into text once.
+  const list = JSON.stringify(messages.map((message) => wireMessage(message)));
+  return JSON.stringify(page).replace('"items":[],"messages":[]', () => `"items":${list},"messages":${list}`);
+}
+
+function positionOf(lastEventId: string): number | undefined {
+  try {
+    return readCursor(lastEventId);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,120 @@
+// What happens → counters and histograms for Prometheus. Labels are closed words only: never a session, a user or a text.
+import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import type { FeedEvent } from '../protocol/event.ts';
+import { isTerminal, runClasses } from '../protocol/run.ts';
+import type { World } from '../rules/decide.ts';
+import { counts } from '../session/overview.ts';
+import type { ReadQuery, Store } from '../store/contract.ts';
+
+/** What is not counted as it happens but looked at when somebody asks. */
+export interface Levels {
+  store: Store<FeedEvent>;
+  /** Events that the slowest subscriber has still to hear. */
+  lag(): number;
+  connections(): Record<'ws' | 'sse', number>;
+}
+
+export class Metrics {
+  private readonly registry = new Registry();
+  /** When runs that wait for their turn were queued. */
+  private readonly queued = new Map<string, number>();
+
+  private readonly runs = this.counter('runs_total', 'Runs that ended.', ['class', 'outcome']);
+  private readonly laneWait = this.histogram(
+    'lane_wait_seconds',
+    'From queued to started.',
+    ['class'],
+    [0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 60, 600],
+  );
+  private readonly decisions = this.counter('decisions_total', 'Answers of the policy door.', ['action', 'effect']);
+  private readonly deliveries = this.counter('deliveries_total', 'States that outbound messages have reached.', ['state']);
+  private readonly commitTime = this.histogram(
+    'store_commit_seconds',
+    'A commit, from its first command on.',
+    [],
+    [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.2, 1],
+  );
+  private readonly commitSize = this.histogram(
+    'store_commit_commands',
+    'Commands that shared a commit.',
+    [],
+    [1, 2, 4, 8, 16, 32, 64, 128, 256],
+  );
+
+  /** For the world: told of decisions. */
+  readonly decided: NonNullable<World['decided']> = (action, effect) => this.decisions.inc({ action, effect });
+
+  /** For the store: told of commits. */
+  readonly committed = ({ commands, ms }: { commands: number; ms: number }) => {
+    this.commitTime.observe(ms / 1000);
+    this.commitSize.observe(commands);
+  };
+
+  /** For the store's listeners: told of events. */
+  readonly heard = (events: FeedEvent[]) => {
+    for (const event of events) {
+      if (event.kind === 'run') this.ran(event);
+      else if (event.kind === 'delivery') this.deliveries.inc({ state: event.state });
+    }
+  };
+
+  watch({ store, lag, connections }: Levels): void {
+    this.gauge('queue_depth', 'Runs that wait for their turn.', ['class'], async (gauge) => {
+      const depths = await store.read(queueDepths, {});
+      for (const name of runClasses) gauge.set({ class: name }, depths.find((row) => row.class === name)?.n ?? 0);
+    });
+    this.gauge('runs', 'Runs that have not ended.', ['state'], async (gauge) => {
+      for (const [state, n] of Object.entries((await store.read(counts, {})).runs)) gauge.set({ state }, n);
+    });
+    this.gauge('deliveries', 'Outbound messages that are not settled, or were given up.', ['state'], async (gauge) => {
+      for (const [state, n] of Object.entries((await store.read(counts, {})).deliveries)) gauge.set({ state }, n);
+    });
+    this.gauge('event_lag', 'Events that the slowest subscriber has still to hear.', [], (gauge) => gauge.set(lag()));
+    this.gauge('connections', 'Connections that are open.', ['door'], (gauge) => {
+      for (const [door, n] of Object.entries(connections())) gauge.set({ door }, n);
+    });
+    this.gauge('memory_bytes', 'Memory of the process.', ['kind'], (gauge) => {
+      const { rss, heapUsed, external } = process.memoryUsage();
+      for (const [kind, bytes] of Object.entries({ resident: rss, heap: heapUsed, external })) gauge.set({ kind }, bytes);
+    });
+  }
+
+  async text(): Promise<{ type: string; body: string }> {
+    return { type: this.registry.contentType, body: await this.registry.metrics() };
+  }
+
+  private ran({ runId, class: name, state, at }: FeedEvent & { kind: 'run' }): void {
+    if (state === 'queued') return void this.queued.set(runId, at);
+    const since = this.queued.get(runId);
+    this.queued.delete(runId);
+    if (isTerminal(state)) this.runs.inc({ class: name, outcome: state });
+    else if (since !== undefined) this.laneWait.observe({ class: name }, Math.max(0, at - since) / 1000);
+  }
+
+  private counter<L extends string>(name: string, help: string, labelNames: L[]): Counter<L> {
+    return new Counter({ name: `interlane_${name}`, help, labelNames, registers: [this.registry] });
+  }
+
+  private histogram<L extends string>(name: string, help: string, labelNames: L[], buckets: number[]): Histogram<L> {
+    return new Histogram({ name: `interlane_${name}`, help, labelNames, buckets, registers: [this.registry] });
+  }
+
+  private gauge<L extends string>(name: string, help: string, labelNames: L[], look: (gauge: Gauge<L>) => Promise<void> | void): void {
+    const gauge: Gauge<L> = new Gauge({
+      name: `interlane_${name}`,
+      help,
+      labelNames,
+      registers: [this.registry],
+      collect: () => look(gauge),
+    });
+  }
+}
+
+const queueDepths: ReadQuery<object, { class: string; n: number }[]> = {
+  name: 'queue depths',
+  *body(t) {
+    return yield* t.all<{ class: string; n: number }>(
+      `SELECT class, count(*) AS n FROM (SELECT class FROM runs WHERE state = 'queued' LIMIT 100000) GROUP BY class`,
+    );
+  },
+};

@@ -1,0 +1,145 @@
+// The handlers of the route table: thin, like those of the methods, which do the work.
+import type { z } from 'zod';
+import { errorTable, InterlaneError, nearest, type ErrorCode } from '../errors.ts';
+import { routes, type RouteName, type ToolAnswer } from '../protocol/http.ts';
+import type { Tool } from '../tools/define.ts';
+import type { Caller } from './auth.ts';
+import { failureType } from './failure.ts';
+import type { History } from './history.ts';
+import type { Methods } from './methods.ts';
+import type { Metrics } from './metrics.ts';
+import { openApi } from './openapi.ts';
+import type { Streams, Wire } from './sse.ts';
+
+export interface RoutesParts {
+  methods: Methods;
+  history: History;
+  streams: Streams;
+  metrics: Metrics;
+  tools: ReadonlyMap<string, Tool>;
+  version: string;
+  newId(): string;
+}
+
+/** One request of a caller who is known and may. */
+export interface Ask {
+  caller: Caller;
+  method: string;
+  headers: Headers;
+  /** What stands in the path where the table has a name: decoded, and the other ways it may be meant. */
+  named: { decoded: string; else: string[] };
+  wire: Wire;
+  /** Whether the secret it came with is still good. */
+  valid(): Promise<boolean>;
+  query<S extends z.ZodObject>(schema: S): z.output<S>;
+  body<S extends z.ZodType>(schema: S): Promise<z.output<S>>;
+}
+
+/** Those that need to know who calls; the others are in http.ts. */
+type ClosedRoute = { [R in RouteName]: (typeof routes)[R]['scope'] extends 'none' ? never : R }[RouteName];
+export type Handlers = Record<ClosedRoute, (ask: Ask) => Promise<Response>>;
+
+export function createRoutes(parts: RoutesParts): Handlers {
+  const { methods, history, streams, tools } = parts;
+  const callOf = ({ caller, wire }: Ask) => ({ caller, signal: wire.signal });
+
+  /** A key may hold percent signs of its own; who put it into a path as it is means it as it is. */
+  const sessionOf = async ({ caller, named }: Ask) => {
+    try {
+      return await history.find(caller.level, named.decoded);
+    } catch (thrown) {
+      if (!(thrown instanceof InterlaneError)) throw thrown;
+      for (const key of named.else) {
+        const found = await history.find(caller.level, key).catch(() => undefined);
+        if (found) return found;
+      }
+      throw thrown;
+    }
+  };
+
+  const invoke = async (ask: Ask, wish: z.output<(typeof routes)['POST /tools/invoke']['body']>): Promise<Response> => {
+    const { tool, args, sessionKey, idempotencyKey } = wish;
+    if (!tools.has(tool)) {
+      const [near] = nearest(tool, tools.keys());
+      throw new InterlaneError('METHOD_NOT_FOUND', `tool ${JSON.stringify(tool)} does not exist${near ? `; did you mean ${near}?` : ''}`);
+    }
+    const { ok, result } = await methods.do(
+      'tools.invoke',
+      { tool, args, sessionKey, idempotencyKey: keyOf(ask, idempotencyKey) },
+      callOf(ask),
+    );
+    if (ok) return json({ ok: true, result } satisfies ToolAnswer);
+    const { code = 'TOOL_FAILED', error = 'tool failed' } = (result ?? {}) as { code?: string; error?: string };
+    const status = Object.hasOwn(errorTable, code) ? errorTable[code as ErrorCode].http : 500;
+    const type = status === 500 ? 'tool_error' : failureType(status);
+    return json({ ok: false, error: { type, code, message: error } } satisfies ToolAnswer, status);
+  };
+
+  let document: string | undefined;
+
+  return {
+    'GET /openapi.json': async () => {
+      document ??= JSON.stringify(openApi(parts.version, tools.values()));
+      return new Response(document, { headers: { 'content-type': 'application/json' } });
+    },
+    'GET /metrics': async () => {
+      const { type, body } = await parts.metrics.text();
+      return new Response(body, { headers: { 'content-type': type } });
+    },
+
+    'GET /sessions': async (ask) => json(await methods.do('sessions.list', ask.query(routes['GET /sessions'].query), callOf(ask))),
+    'GET /sessions/{key}/history': async (ask) => {
+      const { caller, headers } = ask;
+      const session = await sessionOf(ask);
+      const { follow, ...wish } = ask.query(routes['GET /sessions/{key}/history'].query);
+      const follows = follow ?? headers.get('accept')?.includes('text/event-stream') ?? false;
+      // Nobody would ever read the stream of a HEAD.
+      if (!follows || ask.method === 'HEAD')
+        return new Response(await history.page(caller.level, session, wish), { headers: { 'content-type': 'application/json' } });
+      if (wish.cursor !== undefined)
+        throw new InterlaneError('INVALID_REQUEST', 'cursor leads to older messages and follow to newer ones; ask for one of them');
+      const stream = streams.start(caller, ask.wire);
+      // From here on the stream ends with its token; one that ended a moment before is noticed now.
+      if (await ask.valid()) history.follow(caller.level, session.key, wish, headers.get('last-event-id') || undefined, stream);
+      else stream.end();
+      return new Response(stream.body, {
+        headers: { 'content-type': 'text/event-stream; charset=utf-8', 'x-accel-buffering': 'no', connection: 'close' },
+      });
+    },
+    'POST /sessions/{key}/messages': async (ask) => {
+      const session = await sessionOf(ask);
+      const { query, body } = routes['POST /sessions/{key}/messages'];
+      const { wait } = ask.query(query);
+      const said = await ask.body(body);
+      const idempotencyKey = keyOf(ask, said.idempotencyKey) ?? parts.newId();
+      const started = await methods.do('chat.send', { ...said, sessionKey: session.key, idempotencyKey }, callOf(ask));
+      if (wait === undefined) return json(started, 202);
+      const answer = await methods.wait({ runId: started.runId, timeoutMs: wait * 1000 }, callOf(ask));
+      return json(answer, answer.status === 'timeout' ? 202 : 200);
+    },
+
+    'GET /runs/{id}': async (ask) => {
+      const runId = ask.named.decoded;
+      const now = await methods.wait({ runId, timeoutMs: 0 }, callOf(ask));
+      const { wait = 0 } = ask.query(routes['GET /runs/{id}'].query);
+      return json(wait > 0 && now.status === 'timeout' ? await methods.wait({ runId, timeoutMs: wait * 1000 }, callOf(ask)) : now);
+    },
+
+    'POST /tools/invoke': async (ask) => invoke(ask, await ask.body(routes['POST /tools/invoke'].body)),
+    'POST /tools/{name}': async (ask) => {
+      const { query, body } = routes['POST /tools/{name}'];
+      return invoke(ask, { ...ask.query(query), tool: ask.named.decoded, args: await ask.body(body) });
+    },
+  };
+}
+
+function keyOf({ headers }: Ask, inBody: string | undefined): string | undefined {
+  const inHeader = headers.get('idempotency-key') ?? undefined;
+  if (inHeader !== undefined && inBody !== undefined && inHeader !== inBody)
+    throw new InterlaneError('INVALID_REQUEST', 'idempotencyKey is given twice and differs; leave the header or the field out');
+  return inHeader ?? inBody;
+}
+
+function json(value: unknown, status = 200): Response {
+  return Response.json(value, { status });
+}

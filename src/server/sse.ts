@@ -1,0 +1,143 @@
+// Server-sent events: text out as fast as its reader takes it. What a slow reader has not taken stays in the store, not here.
+import type { Auth, Caller } from './auth.ts';
+
+export interface StreamsParts {
+  auth: Auth;
+  now(): number;
+  after(ms: number, work: () => void): () => void;
+}
+
+/** The wire below a stream. */
+export interface Wire {
+  /** The client is gone, or the gateway is going. */
+  signal: AbortSignal;
+  /** Ends the connection at once, also when nobody reads. */
+  drop(): void;
+}
+
+const keepaliveMs = 15_000;
+const slowReaderMs = 30_000;
+/** Bytes that may wait for a reader; one event more can be on top. */
+const bufferBytes = 64 * 1024;
+
+/** All streams that are open: kept alive together, ended with their token or with the gateway. */
+export class Streams {
+  private readonly parts: StreamsParts;
+  private readonly open = new Map<Stream, Caller>();
+  private readonly undoEnd: () => void;
+  private cancelTick: (() => void) | undefined;
+  private closed = false;
+
+  constructor(parts: StreamsParts) {
+    this.parts = parts;
+    this.undoEnd = parts.auth.onEnd((tokenId) => {
+      for (const [stream, caller] of this.open) if (caller.tokenId === tokenId) stream.end();
+    });
+  }
+
+  get size(): number {
+    return this.open.size;
+  }
+
+  start(caller: Caller, wire: Wire): Stream {
+    const { parts } = this;
+    const stream = new Stream(parts, wire);
+    this.open.set(stream, caller);
+    stream.onEnd(() => void this.open.delete(stream));
+    if (caller.expiresAt !== undefined) stream.onEnd(parts.after(caller.expiresAt - parts.now(), () => stream.end()));
+    if (this.closed) stream.end();
+    this.cancelTick ??= this.tick();
+    return stream;
+  }
+
+  close(): void {
+    this.closed = true;
+    this.undoEnd();
+    this.cancelTick?.();
+    for (const stream of this.open.keys()) stream.end();
+  }
+
+  private tick(): () => void {
+    return this.parts.after(keepaliveMs, () => {
+      for (const stream of this.open.keys()) stream.keepAlive();
+      this.cancelTick = this.open.size > 0 && !this.closed ? this.tick() : undefined;
+    });
+  }
+}
+
+export class Stream {
+  readonly body: ReadableStream<Uint8Array>;
+  ended = false;
+  /** The last event that needs no telling any more, for who comes back: sent, or of no interest to this reader. */
+  passed: string | undefined;
+  private readonly parts: Pick<StreamsParts, 'after'>;
+  private readonly wire: Wire;
+  private controller!: ReadableStreamDefaultController<Uint8Array>;
+  private room: { promise: Promise<void>; resolve: () => void; cancel: () => void } | undefined;
+  private readonly undos: (() => void)[] = [];
+
+  constructor(parts: Pick<StreamsParts, 'after'>, wire: Wire) {
+    this.parts = parts;
+    this.wire = wire;
+    this.body = new ReadableStream<Uint8Array>(
+      {
+        start: (controller) => void (this.controller = controller),
+        pull: () => this.taken(),
+        cancel: () => this.end(),
+      },
+      { highWaterMark: bufferBytes, size: (chunk) => chunk.byteLength },
+    );
+    const gone = () => this.end();
+    wire.signal.addEventListener('abort', gone, { once: true });
+    this.onEnd(() => wire.signal.removeEventListener('abort', gone));
+    void this.write('retry: 1000\n\n');
+    if (wire.signal.aborted) this.end();
+  }
+
+  /** The promise is there when the reader is slow, and resolves when it has caught up or is gone. */
+  send(event: string, data: string, id?: string): Promise<void> | void {
+    if (id !== undefined) this.passed = id;
+    return this.write(`event: ${event}\n${id === undefined ? '' : `id: ${id}\n`}data: ${data}\n\n`);
+  }
+
+  /** A comment, and the place in the feed: a reader of a quiet session comes back near the end of it. */
+  keepAlive(): void {
+    if (!this.room) void this.write(`: keepalive\n${this.passed === undefined ? '' : `id: ${this.passed}\n`}\n`);
+  }
+
+  onEnd(undo: () => void): void {
+    if (this.ended) undo();
+    else this.undos.push(undo);
+  }
+
+  end(): void {
+    if (this.ended) return;
+    this.ended = true;
+    try {
+      this.controller.close();
+    } catch {
+      // cancelled by its reader
+    }
+    // Who does not read would not hear of the end either.
+    if (this.room) this.wire.drop();
+    this.taken();
+    for (const undo of this.undos.splice(0)) undo();
+  }
+
+  private write(text: string): Promise<void> | void {
+    if (this.ended) return;
+    this.controller.enqueue(Buffer.from(text));
+    if (this.controller.desiredSize! > 0) return;
+    if (!this.room) {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      this.room = { promise, resolve, cancel: this.parts.after(slowReaderMs, () => this.end()) };
+    }
+    return this.room.promise;
+  }
+
+  private taken(): void {
+    this.room?.cancel();
+    this.room?.resolve();
+    this.room = undefined;
+  }
+}
