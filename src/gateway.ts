@@ -280,13 +280,12 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
   const openDoor = async (listen: Listen): Promise<Door & { close(): Promise<void> }> => {
     const { host = config.gateway.host, port = config.gateway.port } = listen;
     const auth = new Auth({ store, now: () => clock.now(), secret: (bytes) => randomBytes(bytes).toString('base64url') });
-    if (!isLoopback(host) && listen.token === undefined && !(await auth.hasOperator()))
+    if (!isLoopback(host) && !listen.token && !(await auth.hasOperator()))
       throw new InterlaneError(
         'PORT_UNUSABLE',
         `address ${host} is open to others, and there is no token yet; set INTERLANE_TOKEN, or start once on this machine only to get one`,
       );
-    const adminToken = await auth.start();
-    if (listen.token !== undefined) auth.accept('environment', listen.token);
+    if (listen.token) auth.accept('environment', listen.token);
     const events = new Events(eventParts);
     const began = clock.elapsed();
     const bootId = newId();
@@ -352,6 +351,8 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
       after: (ms, work) => clock.after(ms, work),
     });
     ({ url } = server);
+    // Made only now: a start that fails at the port must not use up the one time that the secret is shown.
+    const adminToken = await auth.start();
     live.start();
     // This machine's own user needs no setup: the address and a secret that lives as long as this process.
     const secret = randomBytes(32).toString('base64url');

@@ -41,7 +41,7 @@ export function* deliverDirect(
   t: Tx,
   world: World,
   session: SessionRow,
-  out: DeliveryContext & { causeId: string; text: string; now: number },
+  out: DeliveryContext & { causeId: string; hash: string; text: string; now: number },
 ): Body<string[]> {
   const { decision, text } = passOut(world, session, out.channel, out.text);
   if (text === undefined) throw new InterlaneError(decision.code ?? 'POLICY_BLOCKED', `message was not sent: ${decision.why}`);
@@ -58,6 +58,7 @@ interface Outgoing extends DeliveryContext {
   cause: string;
   causePk: number;
   causeId: string;
+  hash?: string;
   text: string;
   now: number;
 }
@@ -85,8 +86,8 @@ function* insertDelivery(
   const id = derivedId(out.cause, out.causeId, part);
   const destKey = JSON.stringify([out.channel, out.accountId ?? '', out.to, out.threadId ?? '']);
   const { lastId } = yield* t.run(
-    `INSERT INTO deliveries (id, session_pk, cause, cause_pk, part, dest_key, channel, account, recipient, thread, taint, text, state, error, due_at, first_at, head)
-     VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?, ? AND NOT EXISTS (SELECT 1 FROM deliveries WHERE dest_key = ? AND state IN ('pending', 'sending')))`,
+    `INSERT INTO deliveries (id, session_pk, cause, cause_pk, part, dest_key, channel, account, recipient, thread, taint, text, state, error, due_at, first_at, hash, head)
+     VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?, ? AND NOT EXISTS (SELECT 1 FROM deliveries WHERE dest_key = ? AND state IN ('pending', 'sending')))`,
     id,
     session.pk,
     out.cause,
@@ -103,6 +104,7 @@ function* insertDelivery(
     as.error,
     out.now,
     out.now,
+    out.hash ?? null,
     as.state === 'pending' ? 1 : 0,
     destKey,
   );

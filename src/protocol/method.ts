@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import type { Explanation } from './decision.ts';
 import { ExplainAccess, ExplainKey, ExplainRoute, ExplainSend } from './explain.ts';
-import type { Scope } from './frame.ts';
+import type { ErrorShape, Scope } from './frame.ts';
 import { Level, SessionKind, ThinkingLevel } from './labels.ts';
 import { queueModes, runStates, type RunClass, type RunState } from './run.ts';
 import { DeliveryContext } from './session.ts';
@@ -421,7 +421,9 @@ export interface Results {
   };
   'sessions.list': SessionsPage;
   'sessions.describe': { session: WireSession | null };
-  'sessions.resolve': { ok: true; key: string; agentId: string; sessionId: string } | { ok: false; candidates?: string[] };
+  'sessions.resolve':
+    | { ok: true; key: string; agentId: string; sessionId: string }
+    | { ok: false; candidates?: { key: string; agentId: string }[] };
   'sessions.preview': {
     ts: number;
     previews: { key: string; status: 'ok' | 'missing'; items: { role: string; text: string }[] }[];
@@ -434,6 +436,8 @@ export interface Results {
     entry: WireSession;
     runStarted: boolean;
     runId?: string;
+    /** Why the message did not start a run. */
+    runError?: ErrorShape;
   };
   'sessions.patch': { ok: true; key: string; changed: boolean; entry: WireSession };
   'sessions.reset': { ok: true; key: string; entry: WireSession };

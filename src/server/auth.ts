@@ -54,7 +54,9 @@ export class Auth {
   private readonly parts: AuthParts;
   /** Never stored: the token of this machine's own user, and one given in the environment. */
   private readonly fixed: { hash: Buffer; caller: Caller }[] = [];
-  private signIn: { hash: Buffer; until: number } | undefined;
+  private signIn: { hash: Buffer; until: number; level: Level } | undefined;
+  /** Tokens that ended while this process lives, for whoever was being checked at that moment. */
+  private readonly over = new Set<string>();
   private readonly ended = new Set<(tokenId: string) => void>();
   private readonly failures = new Map<string, { count: number; until: number }>();
 
@@ -93,6 +95,11 @@ export class Auth {
     return callerOf(row);
   }
 
+  /** Whether a caller's token has ended since it was checked. */
+  isOver(caller: Caller): boolean {
+    return this.over.has(caller.tokenId);
+  }
+
   /** After a wrong secret: whether this address has given too many lately. A right one is never asked about this. */
   failed(address: string): 'wrong' | 'too many' {
     const now = this.parts.now();
@@ -115,6 +122,7 @@ export class Auth {
     sessionKey?: string;
     expiresAt?: number;
   }): Promise<{ token: string; view: TokenView }> {
+    if (this.fixed.some(({ caller }) => caller.name === wish.name)) throw taken(wish.name);
     const { id, token, hash } = this.make();
     const row: TokenRow = {
       id,
@@ -133,15 +141,15 @@ export class Auth {
   }
 
   /** A new secret under the same name; whoever came with the old one is gone. */
-  async rotate(name: string): Promise<{ token: string; view: TokenView }> {
+  async rotate(name: string, by: Level): Promise<{ token: string; view: TokenView }> {
     const { id, token, hash } = this.make();
-    const { old, row } = await this.parts.store.write(replaceToken, { name, id, hash, now: this.parts.now() });
+    const { old, row } = await this.parts.store.write(replaceToken, { name, id, hash, by, now: this.parts.now() });
     this.end(old);
     return { token, view: viewOf(row) };
   }
 
-  async revoke(name: string): Promise<boolean> {
-    const id = await this.parts.store.write(deleteToken, { name });
+  async revoke(name: string, by: Level): Promise<boolean> {
+    const id = await this.parts.store.write(deleteToken, { name, by });
     if (id !== undefined) this.end(id);
     return id !== undefined;
   }
@@ -156,10 +164,10 @@ export class Auth {
     return () => void this.ended.delete(listener);
   }
 
-  /** A code that signs one browser in, once. A newer one takes its place. */
-  signInCode(): { code: string; expiresAt: number } {
+  /** A code that signs one browser in, once, up to a level. A newer one takes its place. */
+  signInCode(level: Level = 'RESTRICTED'): { code: string; expiresAt: number } {
     const code = this.parts.secret(24);
-    this.signIn = { hash: digest(code), until: this.parts.now() + signInMs };
+    this.signIn = { hash: digest(code), until: this.parts.now() + signInMs, level };
     return { code, expiresAt: this.signIn.until };
   }
 
@@ -175,13 +183,14 @@ export class Auth {
         .replaceAll(/[^a-z0-9]/g, '0')}`,
       kind: 'browser',
       scopes: ['operator.admin'],
-      level: 'RESTRICTED',
+      level: signIn.level,
       expiresAt: this.parts.now() + browserMs,
     });
     return { token, maxAgeSeconds: browserMs / 1000 };
   }
 
   private end(tokenId: string): void {
+    this.over.add(tokenId);
     for (const listener of this.ended) listener(tokenId);
   }
 
@@ -206,6 +215,15 @@ export function requireScope(caller: Caller, scope: Scope, what: string): void {
     details: { missingScope: scope, requiredScopes: [scope] },
   });
 }
+
+/** Nobody gives, or takes away, what is above them. */
+export function requireLevel(own: Level, wanted: Level, what: string): void {
+  if (levelRank(wanted) <= levelRank(own)) return;
+  throw new InterlaneError('MISSING_SCOPE', `${what} reads ${wanted}, above the ${own} of this token; use a token of that level`);
+}
+
+const taken = (name: string) =>
+  new InterlaneError('TOKEN_EXISTS', `token "${name}" exists already; choose another name, rotate it or revoke it`);
 
 const digest = (text: string) => createHash('sha256').update(text).digest();
 
@@ -261,8 +279,7 @@ const anyOperator: ReadQuery<object, boolean> = {
 const insertToken: EngineCommand<TokenRow, void> = {
   name: 'create token',
   *body(t, row) {
-    if (yield* t.one('SELECT 1 FROM tokens WHERE name = ?', row.name))
-      throw new InterlaneError('TOKEN_EXISTS', `token "${row.name}" exists already; choose another name, rotate it or revoke it`);
+    if (yield* t.one('SELECT 1 FROM tokens WHERE name = ?', row.name)) throw taken(row.name);
     yield* t.run(
       'INSERT INTO tokens (id, name, hash, kind, scopes, level, session_key, created_at, expires_at) VALUES (?,?,?,?,?,?,?,?,?)',
       row.id,
@@ -278,20 +295,22 @@ const insertToken: EngineCommand<TokenRow, void> = {
   },
 };
 
-const replaceToken: EngineCommand<{ name: string; id: string; hash: string; now: number }, { old: string; row: TokenRow }> = {
+const replaceToken: EngineCommand<{ name: string; id: string; hash: string; by: Level; now: number }, { old: string; row: TokenRow }> = {
   name: 'rotate token',
-  *body(t, { name, id, hash, now }) {
+  *body(t, { name, id, hash, by, now }) {
     const row = yield* t.one<TokenRow>('SELECT * FROM tokens WHERE name = ?', name);
     if (!row) throw new InterlaneError('TOKEN_NOT_FOUND', `token ${JSON.stringify(name)} does not exist; tokens.list shows those that do`);
+    requireLevel(by, levelName(row.level), `token "${name}"`);
     yield* t.run('UPDATE tokens SET id = ?, hash = ?, created_at = ?, last_used_at = NULL WHERE name = ?', id, hash, now, name);
     return { old: row.id, row: { ...row, id, hash, created_at: now, last_used_at: null } };
   },
 };
 
-const deleteToken: EngineCommand<{ name: string }, string | undefined> = {
+const deleteToken: EngineCommand<{ name: string; by: Level }, string | undefined> = {
   name: 'revoke token',
-  *body(t, { name }) {
+  *body(t, { name, by }) {
     const row = yield* t.one<TokenRow>('SELECT * FROM tokens WHERE name = ?', name);
+    if (row) requireLevel(by, levelName(row.level), `token "${name}"`);
     if (row) yield* t.run('DELETE FROM tokens WHERE name = ?', name);
     return row?.id;
   },

@@ -8,15 +8,20 @@ import type { Bus } from '../events/bus.ts';
 import type { World } from '../rules/decide.ts';
 import { currentRow, wireMessage } from '../session/overview.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
-import { levelRank } from '../store/views.ts';
+import { levelName, levelRank } from '../store/views.ts';
 import { writeCursor } from '../tools/page.ts';
 
 interface Written {
+  /** Of the session when this was written, which may be later than the event: the row in it is of that moment. */
+  level: Level;
   /** `session.message`. */
   message?: string;
   /** `sessions.changed`. */
   changed?: string;
 }
+
+/** Sessions that a connection follows one by one, each from a position on. */
+export type Followed = Map<string, { from: number; undo: () => void }>;
 
 /** An event on its way to one connection: its payload as text. The promise is there when the reader is slow. */
 export type Send = (event: EventName, payload: string) => Promise<void> | void;
@@ -47,14 +52,16 @@ export class Events {
     return this.parts.store.read(feedEnd, {});
   }
 
-  /** What happens in all sessions but those that are followed one by one. Returns the undo. */
-  followAll(level: Level, except: ReadonlyMap<string, unknown>, send: Send, from: number, over: (error: unknown) => void): () => void {
+  /** What happens in all sessions; messages of those that are followed one by one come from there. Returns the undo. */
+  followAll(level: Level, except: Followed, send: Send, from: number, over: (error: unknown) => void): () => void {
     return this.parts.bus.subscribe(
       {
         wants: (event) => levelRank(event.level) <= levelRank(level),
         deliver: async (event) => {
-          const { message, changed } = await this.write(event);
-          if (message !== undefined && !except.has(event.sessionKey)) await send('session.message', message);
+          const { message, changed, level: now } = await this.write(event);
+          if (levelRank(now) > levelRank(level)) return;
+          const own = except.get(event.sessionKey);
+          if (message !== undefined && !(own && event.pos > own.from)) await send('session.message', message);
           if (changed !== undefined) await send('sessions.changed', changed);
         },
         reset: () => void send('sessions.changed', JSON.stringify({ reason: 'resync', ts: this.parts.now() })),
@@ -70,8 +77,8 @@ export class Events {
       {
         wants: (event) => event.kind === 'entry' && event.sessionKey === key && levelRank(event.level) <= levelRank(level),
         deliver: async (event) => {
-          const { message } = await this.write(event);
-          if (message !== undefined) await send('session.message', message);
+          const { message, level: now } = await this.write(event);
+          if (message !== undefined && levelRank(now) <= levelRank(level)) await send('session.message', message);
         },
         reset: () => void send('sessions.changed', JSON.stringify({ sessionKey: key, reason: 'resync', ts: this.parts.now() })),
         failed: over,
@@ -89,30 +96,28 @@ export class Events {
   private async compose(event: FeedEvent): Promise<Written> {
     const { sessionKey, agentId, sessionId } = event;
     const common = { sessionKey, agentId, sessionId, ts: event.at, cursor: writeCursor(event.pos) };
+    if (event.kind === 'exchange' || event.kind === 'delivery' || (event.kind === 'run' && !isTerminal(event.state)))
+      return { level: event.level };
+    const { row: session, level = event.level } = (await this.row(sessionId)) ?? {};
     switch (event.kind) {
       case 'entry': {
         const { message } = event;
-        const session = await this.row(sessionId);
         const usage = session?.totalTokens === undefined ? {} : { usage: { totalTokens: session.totalTokens } };
         const ids = { messageId: message.id, messageSeq: message.seq, ...(message.runId === undefined ? {} : { runId: message.runId }) };
         return {
+          level,
           message: JSON.stringify({ ...common, ...ids, message: wireMessage(message), ...usage }),
           changed: JSON.stringify({ ...common, phase: 'message', ...ids, session }),
         };
       }
       case 'run': {
-        if (!isTerminal(event.state)) return {};
         const { runId, state } = event;
-        return { changed: JSON.stringify({ ...common, phase: 'end', runId, state, session: await this.row(sessionId) }) };
+        return { level, changed: JSON.stringify({ ...common, phase: 'end', runId, state, session }) };
       }
       case 'session': {
         const reason = { created: 'create', changed: 'patch', reset: 'reset', archived: 'archive', deleted: 'delete' }[event.change];
-        const session = event.change === 'deleted' ? {} : { session: await this.row(sessionId) };
-        return { changed: JSON.stringify({ ...common, reason, ...session }) };
+        return { level, changed: JSON.stringify({ ...common, reason, ...(event.change === 'deleted' ? {} : { session }) }) };
       }
-      case 'exchange':
-      case 'delivery':
-        return {};
     }
   }
 
@@ -182,8 +187,19 @@ export class LiveRuns {
       this.chat(runId, run, { state: 'delta', deltaText: '', replace: true });
       return;
     }
-    if (run.waiting === '') run.cancel = this.parts.after(deltaEveryMs, () => this.flush(runId, run));
+    if (run.waiting === '') run.cancel = this.parts.after(deltaEveryMs, () => void this.flushChecked(runId, run));
     run.waiting += text;
+  }
+
+  /** What raised the session may not have been heard of here yet, and the text was made from it. */
+  private async flushChecked(runId: string, run: LiveRun): Promise<void> {
+    try {
+      const level = await this.parts.store.read(levelOf, { key: run.sessionKey });
+      if (level !== undefined && levelRank(level) > levelRank(run.level)) run.level = level;
+      this.flush(runId, run);
+    } catch (thrown) {
+      this.parts.failed(thrown);
+    }
   }
 
   private flush(runId: string, run: LiveRun): void {
@@ -200,7 +216,7 @@ export class LiveRuns {
     const run = this.runOf(event, runId);
     if (state === 'running') this.agent(runId, run, 'lifecycle', { phase: 'start', startedAt: at }, at);
     if (!isTerminal(state)) {
-      if (state !== 'running') this.runs.delete(runId); // queued or parked: nothing to show until it runs
+      if (state === 'queued') this.runs.delete(runId); // nothing to show until it runs
       return;
     }
     run.cancel();
@@ -241,7 +257,7 @@ export class LiveRuns {
     const { sessionKey, agentId, level } = event;
     const known = this.runs.get(runId);
     if (known) {
-      known.level = level;
+      if (levelRank(level) > levelRank(known.level)) known.level = level;
       return known;
     }
     const run: LiveRun = { sessionKey, agentId, level, chatSeq: 0, agentSeq: 0, waiting: '', cancel: () => {} };
@@ -267,6 +283,14 @@ export class LiveRuns {
     }
   }
 }
+
+const levelOf: ReadQuery<{ key: string }, Level | undefined> = {
+  name: 'level of session',
+  *body(t, { key }) {
+    const row = yield* t.one<{ level: number }>('SELECT level FROM sessions WHERE key = ? AND current = 1', key);
+    return row && levelName(row.level);
+  },
+};
 
 export const feedEnd: ReadQuery<object, number> = {
   name: 'feed end',

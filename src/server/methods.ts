@@ -32,7 +32,8 @@ import type { Store } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
 import type { Invoker } from '../tools/invoke.ts';
 import { readCursor, writeCursor } from '../tools/page.ts';
-import { requireScope, type Auth, type Caller } from './auth.ts';
+import { errorShape } from './failure.ts';
+import { requireLevel, requireScope, type Auth, type Caller } from './auth.ts';
 
 /** What a connection lends to the methods that subscribe. */
 export interface Subscriptions {
@@ -127,7 +128,11 @@ function createHandlers(parts: MethodsParts): Handlers {
   const list = async (wish: ReadParams<'sessions.list'>, call: Call): Promise<SessionsPage> => {
     const limit = Math.min(wish.limit ?? 100, 1000);
     const offset = wish.offset ?? 0;
-    const { sessions: rows, next } = await store.read(listPage, {
+    const {
+      sessions: rows,
+      next,
+      full,
+    } = await store.read(listPage, {
       ...view(call),
       wish: {
         limit,
@@ -139,7 +144,7 @@ function createHandlers(parts: MethodsParts): Handlers {
         label: wish.label,
         search: wish.search,
         kinds: wish.kinds,
-        archived: wish.archived === true,
+        archived: wish.archived ?? false,
         preview: wish.includeLastMessage === true,
       },
     });
@@ -149,7 +154,8 @@ function createHandlers(parts: MethodsParts): Handlers {
       count: rows.length,
       limitApplied: limit,
       hasMore: next !== undefined,
-      nextOffset: next === undefined ? null : offset + rows.length,
+      // A search that has read enough for one request goes on by cursor only.
+      nextOffset: full ? offset + rows.length : null,
       ...(next === undefined ? {} : { nextCursor: writeCursor(next) }),
       defaults: { defaultAgentId: defaultId, mainKey: keyContext(world().agents, defaultId).mainKey },
       sessions: rows,
@@ -168,16 +174,22 @@ function createHandlers(parts: MethodsParts): Handlers {
     };
   };
 
-  /** A run above the caller's level is as good as missing. */
-  const knowable = async (call: Call, runId: string) => {
-    if (await store.read(knownRun, { runId, level: call.caller.level })) return;
+  /** A run above the caller's level is as good as missing, and so is one of another session than the one that was named. */
+  const knowable = async (call: Call, runId: string, key?: string) => {
+    if (await store.read(knownRun, { runId, level: call.caller.level, key })) return;
     throw new InterlaneError('RUN_NOT_FOUND', `run ${JSON.stringify(runId.slice(0, 100))} does not exist`);
   };
 
+  /** What a run says may have risen above the caller while it was waited for. */
+  const waited = async (call: Call, runId: string, timeoutMs: number) => {
+    const run = await engine.wait(runId, timeoutMs, call.signal);
+    await knowable(call, runId);
+    return run;
+  };
+
   const abort = async (call: Call, key: string | undefined, runId: string | undefined) => {
-    if ((key === undefined) === (runId === undefined) && key === undefined)
-      throw new InterlaneError('INVALID_REQUEST', 'what to stop is missing; give key or runId');
-    if (runId !== undefined) await knowable(call, runId);
+    if (key === undefined && runId === undefined) throw new InterlaneError('INVALID_REQUEST', 'what to stop is missing; give key or runId');
+    if (runId !== undefined) await knowable(call, runId, key);
     const id = runId ?? (await store.read(activeRun, { key: key! }));
     const stopped = id === undefined ? false : (await engine.abort(id, `stopped by ${call.caller.name}`)).aborted;
     return stopped ? id! : null;
@@ -233,9 +245,10 @@ function createHandlers(parts: MethodsParts): Handlers {
       }
       if (rows.length === 1) return { ok: true, key: rows[0]!.key, agentId: rows[0]!.agent, sessionId: rows[0]!.id };
       if (rows.length > 1) {
-        if (allowMissing) return { ok: false, candidates: rows.map((row) => row.key) };
+        const candidates = rows.slice(0, 10).map((row) => ({ key: row.key, agentId: row.agent }));
+        if (allowMissing) return { ok: false, candidates };
         throw new InterlaneError('SESSION_AMBIGUOUS', `session ${JSON.stringify(given[0])} is more than one; give agentId or the key`, {
-          details: { candidates: rows.map((row) => row.key) },
+          details: { candidates },
         });
       }
       if (allowMissing) return { ok: false };
@@ -260,13 +273,19 @@ function createHandlers(parts: MethodsParts): Handlers {
       return { ts: parts.now(), previews };
     },
     'sessions.create': async ({ key, agentId, message, idempotencyKey, ...patch }, call) => {
-      const { session, created } = await sessions.open(asker(call), { key, agentId, patch });
+      const { session, created } = await sessions.open(asker(call), { key, agentId, idempotencyKey, patch });
       const entry = () => describe(call, session);
       const common = { ok: true as const, key: session.key, sessionId: session.id, created };
       if (message === undefined || message.trim() === '') return { ...common, runStarted: false, entry: await entry() };
       const spoken = { sessionKey: session.key, text: message, method: 'sessions.create', idempotencyKey };
-      const { runId } = await sessions.say(asker(call), spoken);
-      return { ...common, runStarted: true, runId, entry: await entry() };
+      try {
+        const { runId } = await sessions.say(asker(call), spoken);
+        return { ...common, runStarted: true, runId, entry: await entry() };
+      } catch (thrown) {
+        // The session is there, whatever became of the message; both are told.
+        if (!(thrown instanceof InterlaneError)) throw thrown;
+        return { ...common, runStarted: false, runError: errorShape(thrown), entry: await entry() };
+      }
     },
     'sessions.patch': async ({ key, agentId, expectedSessionId, ...patch }, call) => {
       if (patch.sendPolicy !== undefined) requireScope(call.caller, 'operator.admin', 'sendPolicy');
@@ -284,8 +303,7 @@ function createHandlers(parts: MethodsParts): Handlers {
       if (!row) return { ok: true, key: keyMeant(world(), { session: key, agentId }), deleted: false, archived: [] };
       if (row.kind === 'main')
         throw new InterlaneError('INVALID_REQUEST', `session ${row.key} is a main session and stays; sessions.reset empties it`);
-      if (expectedSessionId !== undefined && expectedSessionId !== row.id)
-        throw new InterlaneError('SESSION_CHANGED', `session ${JSON.stringify(row.key)} was reset meanwhile; look at it again`);
+      sameLife(row, expectedSessionId);
       await engine.closeSession(row.key, 'deleted', force ?? false, operator(call));
       return { ok: true, key: row.key, deleted: true, archived: [] };
     },
@@ -322,14 +340,15 @@ function createHandlers(parts: MethodsParts): Handlers {
       return { subscribed: false, key: meant };
     },
 
-    'chat.history': async ({ sessionKey, agentId, limit = 200, offset, cursor, maxChars }, call) => {
+    'chat.history': async ({ sessionKey, agentId, sessionId, limit = 200, offset, cursor, maxChars }, call) => {
       const row = await need(call, { session: sessionKey, agentId });
+      sameLife(row, sessionId);
       const sessionInfo = await describe(call, row);
       const end = row.next_seq - 1;
       if (cursor !== undefined) {
         const [id, seq] = cursor.split('.');
-        const after = readCursor(seq);
-        if (id !== row.id.slice(0, 12) || after === undefined || after > end) return { kind: 'reset' };
+        const after = id === row.id.slice(0, 12) ? readCursor(seq) : undefined;
+        if (after === undefined || after > end) return { kind: 'reset' };
         const { messages, more } = await store.read(historyAfter, { ...view(call), row, after, limit });
         const last = messages.at(-1)?.seq ?? after;
         return {
@@ -356,8 +375,7 @@ function createHandlers(parts: MethodsParts): Handlers {
     },
     'chat.send': async ({ sessionKey, agentId, sessionId, message, queueMode, deliver, timeoutMs, idempotencyKey }, call) => {
       const row = await need(call, { session: sessionKey, agentId });
-      if (sessionId !== undefined && sessionId !== row.id)
-        throw new InterlaneError('SESSION_CHANGED', `session ${JSON.stringify(row.key)} was reset meanwhile; look at it again`);
+      sameLife(row, sessionId);
       const spoken = {
         sessionKey: row.key,
         text: message,
@@ -383,12 +401,15 @@ function createHandlers(parts: MethodsParts): Handlers {
 
     agent: async ({ message, agentId, sessionKey, sessionId, deliver, timeout, idempotencyKey }, call) => {
       const row = await need(call, { session: sessionKey ?? sessionId ?? 'main', agentId });
+      sameLife(row, sessionId);
       const spoken = {
         sessionKey: row.key,
         text: message,
         method: 'agent',
         idempotencyKey,
         deliver,
+        // A run whose answer goes nowhere sends nothing that a send policy could refuse.
+        sends: deliver ?? false,
         budgetMs: timeout === undefined ? undefined : timeout * 1000,
       };
       const { runId } = await sessions.say(asker(call), spoken);
@@ -397,7 +418,7 @@ function createHandlers(parts: MethodsParts): Handlers {
       // Who takes only the first answer is done here; who waits for the final one gets it under the same id.
       if (!call.accepted) return { ...common, status: 'accepted', acceptedAt };
       call.accepted({ ...common, status: 'accepted', acceptedAt });
-      const ended = await engine.wait(runId, noLimitMs, call.signal);
+      const ended = await waited(call, runId, noLimitMs);
       const answer = waitAnswer(ended);
       return {
         ...common,
@@ -413,7 +434,7 @@ function createHandlers(parts: MethodsParts): Handlers {
     },
     'agent.wait': async ({ runId, timeoutMs = defaultWaitMs }, call) => {
       await knowable(call, runId);
-      return waitAnswer(await engine.wait(runId, timeoutMs, call.signal));
+      return waitAnswer(await waited(call, runId, timeoutMs));
     },
     send: async ({ to, message, channel, accountId, threadId, sessionKey, agentId, idempotencyKey }, call) => {
       const row = await need(call, { session: sessionKey ?? 'main', agentId });
@@ -451,7 +472,7 @@ function createHandlers(parts: MethodsParts): Handlers {
       if (!row) throw new InterlaneError('SESSION_NOT_FOUND', `session ${caller.sessionKey!} of this token is gone; make a new token`);
       const callId = idempotencyKey === undefined ? parts.newId() : hash(`${caller.name}\n${idempotencyKey}`);
       const answer = await parts.invoker.callAs(row.pk, { tool, args, callId, readOnly: !own }, call.signal);
-      return { ok: !answer.isError, tool, result: JSON.parse(answer.text) as unknown };
+      return { ok: !answer.isError, tool, result: parsed(answer.text) };
     },
     'explain.route': async (question) => explainRoute(parts.routes(), question),
     'explain.key': async (question) => explainKey(world(), question),
@@ -460,20 +481,37 @@ function createHandlers(parts: MethodsParts): Handlers {
 
     'tokens.list': async () => ({ tokens: await auth.list() }),
     'tokens.create': async ({ name, scopes, level, sessionKey }, call) => {
-      if (sessionKey === undefined)
-        return auth.create({ name, kind: 'operator', scopes: scopes ?? ['operator.read'], level: level ?? 'RESTRICTED' });
+      if (sessionKey === undefined) {
+        requireLevel(call.caller.level, level ?? call.caller.level, `token "${name}"`);
+        return auth.create({ name, kind: 'operator', scopes: scopes ?? ['operator.read'], level: level ?? call.caller.level });
+      }
       if (scopes || level)
         throw new InterlaneError('INVALID_REQUEST', 'token bound to a session has no scopes or level of its own; leave them out');
       const row = await need(call, { session: sessionKey });
       return auth.create({ name, kind: 'session', scopes: [], level: 'PUBLIC', sessionKey: row.key });
     },
-    'tokens.signIn': async () => {
-      const { code, expiresAt } = auth.signInCode();
+    'tokens.signIn': async (_, { caller }) => {
+      const { code, expiresAt } = auth.signInCode(caller.level);
       return { url: parts.signInUrl(code), expiresAt };
     },
-    'tokens.rotate': ({ name }) => auth.rotate(name),
-    'tokens.revoke': async ({ name }) => ({ revoked: await auth.revoke(name), name }),
+    'tokens.rotate': ({ name }, { caller }) => auth.rotate(name, caller.level),
+    'tokens.revoke': async ({ name }, { caller }) => ({ revoked: await auth.revoke(name, caller.level), name }),
   };
+}
+
+/** Who names the life of a session it means is told when that is over. */
+function sameLife(row: SessionRow, sessionId: string | undefined): void {
+  if (sessionId !== undefined && sessionId !== row.id)
+    throw new InterlaneError('SESSION_CHANGED', `session ${JSON.stringify(row.key)} was reset meanwhile; look at it again`);
+}
+
+/** What a tool answers is JSON, or plain text. */
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
 }
 
 function waitAnswer(run: RunView): WaitAnswer {

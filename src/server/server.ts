@@ -5,7 +5,7 @@ import { getRequestListener } from '@hono/node-server';
 import { InterlaneError, reasonOf } from '../errors.ts';
 import { hostAllowed, originAllowed } from './access.ts';
 import type { Remote } from './http.ts';
-import type { Sockets } from './ws.ts';
+import { turnAway, type Sockets } from './ws.ts';
 
 export interface ServerParts {
   host: string;
@@ -47,12 +47,8 @@ export async function startServer(parts: ServerParts): Promise<Server> {
   server.on('upgrade', (request, socket, head) => {
     socket.on('error', () => socket.destroy());
     const refused = refusal(request);
-    if (refused) {
-      const body = JSON.stringify(failure(...refused));
-      socket.end(
-        `HTTP/1.1 ${refused[0]} Refused\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`,
-      );
-    } else sockets.upgrade(request, socket, head);
+    if (refused) turnAway(socket, `${refused[0]} Refused`, JSON.stringify(failure(...refused)));
+    else sockets.upgrade(request, socket, head);
   });
   server.on('clientError', (_, socket) => {
     if (socket.writable) socket.end('HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n');

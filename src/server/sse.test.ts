@@ -44,8 +44,8 @@ describe('an event stream', () => {
 
   it.each([
     ['its reader cancels', ({ stream }: ReturnType<typeof open>) => stream.body.cancel()],
-    ['the connection is gone', ({ controller }: ReturnType<typeof open>) => controller.abort()],
-    ['it is ended twice', ({ stream }: ReturnType<typeof open>) => [stream.end(), stream.end()]],
+    ['the connection is gone', ({ controller }: ReturnType<typeof open>) => Promise.resolve(controller.abort())],
+    ['it is ended twice', ({ stream }: ReturnType<typeof open>) => Promise.resolve([stream.end(), stream.end()])],
   ])('ends once when %s', async (_, happens) => {
     const opened = open();
     await happens(opened);

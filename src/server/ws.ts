@@ -20,7 +20,7 @@ import { methods as methodTable } from '../protocol/method.ts';
 import { levelRank } from '../store/views.ts';
 import { cookieOf } from './access.ts';
 import { allows, type Auth, type Caller } from './auth.ts';
-import type { Events, LiveRuns } from './events.ts';
+import type { Events, Followed, LiveRuns } from './events.ts';
 import { errorShape } from './failure.ts';
 import { invalidParams, type Methods, type Subscriptions } from './methods.ts';
 
@@ -62,7 +62,7 @@ export class Sockets {
   constructor(parts: SocketsParts) {
     this.parts = parts;
     this.undoEnd = parts.auth.onEnd((tokenId) => {
-      for (const one of this.connections) if (one.caller?.tokenId === tokenId) one.close(closing.refused, 'token ended');
+      for (const one of this.connections) if (one.caller?.tokenId === tokenId) one.tokenEnded();
     });
     this.tick();
   }
@@ -77,9 +77,7 @@ export class Sockets {
       const body = JSON.stringify({
         error: { type: 'unavailable', message: 'too many connections are waiting to sign in; try again in a moment' },
       });
-      socket.end(
-        `HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`,
-      );
+      turnAway(socket, '503 Service Unavailable', body);
       return;
     }
     this.server.handleUpgrade(request, socket, head, (ws) => {
@@ -127,7 +125,7 @@ class Connection {
   private readonly parts: SocketsParts;
   private readonly told: { known(): void; gone(): void };
   private readonly controller = new AbortController();
-  private readonly followed = new Map<string, () => void>();
+  private readonly followed: Followed = new Map();
   private unfollowAll: (() => void) | undefined;
   private undoWatch = () => {};
   private cancelHandshake = () => {};
@@ -137,6 +135,9 @@ class Connection {
   private stranger = true;
   private connecting = false;
   private alive = true;
+  private closing = false;
+  /** Requests under way that may end a token. */
+  private endings = 0;
   private drained: { promise: Promise<void>; resolve: () => void; cancel: () => void } | undefined;
   private scoped = false;
   private tools = false;
@@ -176,8 +177,17 @@ class Connection {
     void this.event('tick', payload);
   }
 
+  /** From here on nothing is heard, served or followed, however long the other side takes to close. */
   close(code: number, reason: string): void {
-    this.ws.close(code, reason.slice(0, 120));
+    this.closing = true;
+    this.ws.close(code, closeReason(reason));
+    this.letGo();
+  }
+
+  /** Nothing more is served. Who has just ended its own token still gets the answer: it may hold the new secret. */
+  tokenEnded(): void {
+    this.closing = true;
+    if (this.endings === 0) this.close(closing.refused, tokenEnded);
   }
 
   terminate(): void {
@@ -206,14 +216,20 @@ class Connection {
     return this.drained.promise;
   }
 
-  private gone(): void {
+  /** What was asked for on this connection ends with it. */
+  private letGo(): void {
     this.controller.abort(new InterlaneError('UNAVAILABLE', 'connection is gone'));
     this.cancelHandshake();
     this.cancelExpiry();
     this.undoWatch();
     this.unfollowAll?.();
-    for (const undo of this.followed.values()) undo();
+    this.unfollowAll = undefined;
+    for (const { undo } of this.followed.values()) undo();
     this.followed.clear();
+  }
+
+  private gone(): void {
+    this.letGo();
     this.drained?.cancel();
     this.drained?.resolve();
     if (this.stranger) this.told.known();
@@ -222,6 +238,8 @@ class Connection {
   }
 
   private heard(data: Buffer): void {
+    // `ws` hands over frames until the other side has closed too.
+    if (this.closing) return;
     let frame: unknown;
     try {
       frame = JSON.parse(data.toString('utf8'));
@@ -252,7 +270,9 @@ class Connection {
       this.fail(id, new InterlaneError('BUSY', `connection has ${mostRequests} requests under way; wait for some of them`));
       return;
     }
+    const ending = method === 'tokens.rotate' || method === 'tokens.revoke' ? 1 : 0;
     this.open++;
+    this.endings += ending;
     try {
       const payload = await this.parts.methods.call(method, params, {
         caller,
@@ -265,6 +285,8 @@ class Connection {
       if (!this.controller.signal.aborted) this.fail(id, thrown, method);
     } finally {
       this.open--;
+      this.endings -= ending;
+      if (this.closing && ending === 1) this.close(closing.refused, tokenEnded);
     }
   }
 
@@ -304,8 +326,9 @@ class Connection {
     try {
       const presented = auth?.token ?? auth?.password ?? cookieOf(this.request.headers.cookie);
       const caller = await this.parts.auth.check(presented);
-      if (this.ws.readyState !== WebSocket.OPEN) return;
-      if (!caller) return refuse(closing.refused, this.refusal(presented));
+      if (this.closing || this.ws.readyState !== WebSocket.OPEN) return;
+      // Nothing may come between this look and the welcome: who is welcome hears of the end of its token.
+      if (!caller || this.parts.auth.isOver(caller)) return refuse(closing.refused, this.refusal(presented));
       this.welcome(id, caller, caps ?? []);
     } catch (thrown) {
       this.fail(id, thrown, 'connect');
@@ -341,8 +364,7 @@ class Connection {
     this.scoped = caps.includes('session-scoped-events');
     this.tools = caps.includes('tool-events');
     allowLargeFrames(ws);
-    if (caller.expiresAt !== undefined)
-      this.cancelExpiry = parts.after(caller.expiresAt - parts.now(), () => this.close(closing.refused, 'token expired'));
+    this.watchExpiry(caller.expiresAt);
     const { server, snapshot } = parts.hello();
     const usable = Object.entries(methodTable).filter(([, { scope }]) => scope === 'session' || allows(caller, scope));
     const hello: HelloOk = {
@@ -364,6 +386,15 @@ class Connection {
     });
   }
 
+  /** A timer may go off early: what is far away is looked at again. */
+  private watchExpiry(at: number | undefined): void {
+    if (at === undefined) return;
+    this.cancelExpiry = this.parts.after(at - this.parts.now(), () => {
+      if (this.parts.now() < at) this.watchExpiry(at);
+      else this.close(closing.refused, 'token expired');
+    });
+  }
+
   // Subscriptions -----------------------------------------------------------------------------------------------------
 
   private subscriptions(caller: Caller): Subscriptions {
@@ -373,8 +404,11 @@ class Connection {
       this.parts.report('subscription', error);
       this.close(1011, 'subscription failed: subscribe again with the last cursor');
     };
+    // Whoever asked may be gone by the time the answer is known.
+    const there = () => this.controller.signal.throwIfAborted();
     return {
       all: (from) => {
+        there();
         this.unfollowAll?.();
         this.unfollowAll = events.followAll(caller.level, this.followed, send, from, over);
       },
@@ -383,16 +417,17 @@ class Connection {
         this.unfollowAll = undefined;
       },
       key: (key, from) => {
+        there();
         if (!this.followed.has(key) && this.followed.size >= mostFollowed)
           throw new InterlaneError(
             'INVALID_REQUEST',
             `connection follows ${mostFollowed} sessions already; use sessions.subscribe for all of them`,
           );
-        this.followed.get(key)?.();
-        this.followed.set(key, events.followKey(caller.level, key, send, from, over));
+        this.followed.get(key)?.undo();
+        this.followed.set(key, { from, undo: events.followKey(caller.level, key, send, from, over) });
       },
       noMoreOf: (key) => {
-        this.followed.get(key)?.();
+        this.followed.get(key)?.undo();
         this.followed.delete(key);
       },
     };
@@ -412,6 +447,22 @@ class Connection {
 }
 
 const mostFollowed = 1_000;
+const tokenEnded = 'token ended';
+
+/** A close frame has room for so many bytes; what does not fit is left out. */
+function closeReason(text: string): string {
+  let reason = text.slice(0, 120);
+  while (Buffer.byteLength(reason) > 120) reason = reason.slice(0, -1);
+  return reason;
+}
+
+/** An answer to who wanted a websocket. The socket is ours to end: nobody else watches over it any more. */
+export function turnAway(socket: Duplex, status: string, body: string): void {
+  socket.once('finish', () => socket.destroy());
+  socket.end(
+    `HTTP/1.1 ${status}\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`,
+  );
+}
 
 /** `ws` has one limit for the life of a socket, and ours rises when the client has said who it is. A test holds this to its word. */
 function allowLargeFrames(ws: WebSocket): void {

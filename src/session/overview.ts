@@ -109,14 +109,14 @@ export interface ListWish {
   label?: string | undefined;
   search?: string | undefined;
   kinds?: SessionKind[] | undefined;
-  archived: boolean;
+  archived: boolean | 'all';
   preview: boolean;
 }
 
 /** A search reads at most this many rows and then gives a cursor, so that one request stays short. */
 const mostScanned = 5_000;
 
-export const listPage: ReadQuery<View & { wish: ListWish }, { sessions: WireSession[]; next: number | undefined }> = {
+export const listPage: ReadQuery<View & { wish: ListWish }, { sessions: WireSession[]; next: number | undefined; full: boolean }> = {
   name: 'list page',
   *body(t, { world, level, wish }) {
     const wanted = wish.offset + wish.limit;
@@ -127,7 +127,7 @@ export const listPage: ReadQuery<View & { wish: ListWish }, { sessions: WireSess
     const rows: SessionRow[] = [];
     let before = wish.before;
     let more = true;
-    for (let scanned = 0; more && rows.length <= wanted && scanned < mostScanned;) {
+    for (let scanned = 0; more && rows.length <= wanted && scanned < wish.offset + mostScanned;) {
       const page: Page = yield* rawPage(t, { world, level, wish }, before);
       more = page.next !== undefined;
       scanned += page.rows.length + 1;
@@ -137,8 +137,8 @@ export const listPage: ReadQuery<View & { wish: ListWish }, { sessions: WireSess
     const shown = rows.slice(wish.offset, wanted);
     const next = rows.length > wanted ? shown.at(-1)!.last_pos : more ? before : undefined;
     const sessions: WireSession[] = [];
-    for (const row of shown) sessions.push(yield* sessionRow(t, world, row, wish.preview));
-    return { sessions, next };
+    for (const row of shown) sessions.push(yield* sessionRow(t, world, row, wish.preview, levelRank(level)));
+    return { sessions, next, full: rows.length > wanted };
   },
 };
 
@@ -150,18 +150,33 @@ interface Page {
 }
 
 function* rawPage(t: Reading, { world, level, wish }: View & { wish: ListWish }, before: number | undefined): Body<Page> {
-  if (wish.archived) {
-    const rows = yield* t.all<SessionRow>(
-      `SELECT * FROM sessions WHERE state = 'archived' AND current = 1 AND level <= ? AND last_pos < ? ORDER BY last_pos DESC LIMIT ?`,
-      levelRank(level),
-      before ?? Number.MAX_SAFE_INTEGER,
-      pageRows,
-    );
-    return { rows, next: rows.length === pageRows ? rows.at(-1)!.last_pos : undefined };
-  }
   const parent =
     wish.spawnedBy === undefined ? undefined : yield* findSession.body(t, { world, level, named: { session: wish.spawnedBy } });
   if (wish.spawnedBy !== undefined && !parent) return { rows: [], next: undefined };
+  const live = wish.archived === true ? { rows: [], next: undefined } : yield* livePage(t, level, wish, parent, before);
+  if (wish.archived === false) return live;
+  // Archived ones have an index of their own; together they are one list.
+  const archived = yield* t.all<SessionRow>(
+    `SELECT * FROM sessions INDEXED BY sessions_archived WHERE state = 'archived' AND current = 1 AND level <= ? AND last_pos < ?
+     AND last_at >= ? AND (? IS NULL OR agent = ?) AND (? IS NULL OR parent_key = ?)
+     AND (? IS NULL OR kind IN (SELECT value FROM json_each(?))) ORDER BY last_pos DESC LIMIT ?`,
+    levelRank(level),
+    before ?? Number.MAX_SAFE_INTEGER,
+    wish.activeSince ?? 0,
+    ...twice(wish.agentId === undefined ? null : agentIdOf(wish.agentId)),
+    ...twice(parent?.key ?? null),
+    ...twice(wish.kinds ? JSON.stringify(wish.kinds) : null),
+    pageRows,
+  );
+  const ends = [live.next, archived.length === pageRows ? archived.at(-1)!.last_pos : undefined].filter((end) => end !== undefined);
+  const next = ends.length === 0 ? undefined : Math.max(...ends);
+  const rows = [...live.rows, ...archived]
+    .filter((row) => row.last_pos >= (next ?? 0))
+    .toSorted((one, other) => other.last_pos - one.last_pos);
+  return { rows, next };
+}
+
+function* livePage(t: Reading, level: Level, wish: ListWish, parent: SessionRow | undefined, before: number | undefined): Body<Page> {
   const filter = parent
     ? { spawnedBy: parent.key }
     : { agents: wish.agentId === undefined ? ('every' as const) : [agentIdOf(wish.agentId)] };
@@ -176,25 +191,28 @@ function* rawPage(t: Reading, { world, level, wish }: View & { wish: ListWish },
   return { rows, next };
 }
 
+const twice = <T>(value: T): [T, T] => [value, value];
+
 export const describeSession: ReadQuery<View & { row: SessionRow; preview: boolean }, WireSession> = {
   name: 'describe session',
-  *body(t, { world, row, preview }) {
-    return yield* sessionRow(t, world, row, preview);
+  *body(t, { world, level, row, preview }) {
+    return yield* sessionRow(t, world, row, preview, levelRank(level));
   },
 };
 
 /** The row of the session with this id as it is now, for events; undefined when it is gone. */
-export const currentRow: ReadQuery<{ world: World; sessionId: string }, WireSession | undefined> = {
+export const currentRow: ReadQuery<{ world: World; sessionId: string }, { row: WireSession; level: Level } | undefined> = {
   name: 'current row',
   *body(t, { world, sessionId }) {
     const row = yield* t.one<SessionRow>('SELECT * FROM sessions WHERE id = ?', sessionId);
-    return row && (yield* sessionRow(t, world, row, true));
+    return row && { row: yield* sessionRow(t, world, row, true), level: levelName(row.level) };
   },
 };
 
 const ended = { ok: 'done', error: 'failed', timeout: 'timeout', aborted: 'killed' } as const;
 
-function* sessionRow(t: Reading, world: World, row: SessionRow, preview: boolean): Body<WireSession> {
+/** `level`: of who looks. Without it the row is for everyone who may know the session. */
+function* sessionRow(t: Reading, world: World, row: SessionRow, preview: boolean, level = row.level): Body<WireSession> {
   const key = requireSessionKey(row.key, keyContext(world.agents, row.agent));
   const settings = settingsOf(row);
   const delivery = deliveryOf(row);
@@ -204,6 +222,10 @@ function* sessionRow(t: Reading, world: World, row: SessionRow, preview: boolean
     `SELECT count(*) AS n FROM (SELECT 1 FROM runs WHERE lane = ? AND state = 'queued' LIMIT 1000)`,
     row.key,
   );
+  const parent =
+    row.parent_key === null
+      ? undefined
+      : yield* t.one<{ level: number }>('SELECT level FROM sessions WHERE key = ? AND current = 1', row.parent_key);
   const newest = preview
     ? yield* t.one<{ text: string }>(
         'SELECT substr(text, 1, ?) AS text FROM entries WHERE session_pk = ? ORDER BY seq DESC LIMIT 1',
@@ -228,7 +250,8 @@ function* sessionRow(t: Reading, world: World, row: SessionRow, preview: boolean
     hasActiveRun: active !== undefined || undefined,
     activeRunIds: active && [active.id],
     queuedRuns: waiting!.n || undefined,
-    spawnedBy: row.parent_key ?? undefined,
+    // A parent that is gone is still named; one above the caller's level is not.
+    spawnedBy: row.parent_key !== null && (parent?.level ?? 0) <= level ? row.parent_key : undefined,
     totalTokens: row.total_tokens || undefined,
     messageCount: row.next_seq - 1,
     model: settings.model,
@@ -270,6 +293,10 @@ export const historyPage: ReadQuery<
   },
 };
 
+/** Characters of one page of a delta; the cursor leads on. */
+const largestDelta = 4_000_000;
+const deltaRows = 50;
+
 /** What was appended after a seq, oldest first. */
 export const historyAfter: ReadQuery<
   View & { row: SessionRow; after: number; limit: number },
@@ -277,14 +304,28 @@ export const historyAfter: ReadQuery<
 > = {
   name: 'history after',
   *body(t, { level, row, after, limit }) {
-    const rows = yield* t.all<EntryRow>(
-      'SELECT * FROM entries WHERE session_pk = ? AND seq > ? AND taint <= ? ORDER BY seq LIMIT ?',
-      row.pk,
-      after,
-      levelRank(level),
-      limit + 1,
-    );
-    return { messages: yield* withRuns(t, rows.slice(0, limit)), more: rows.length > limit };
+    const rows: EntryRow[] = [];
+    let chars = 0;
+    let more = true;
+    for (let from = after; more && rows.length < limit && chars <= largestDelta;) {
+      const page = yield* t.all<EntryRow>(
+        'SELECT * FROM entries WHERE session_pk = ? AND seq > ? AND taint <= ? ORDER BY seq LIMIT ?',
+        row.pk,
+        from,
+        levelRank(level),
+        deltaRows + 1,
+      );
+      let taken = 0;
+      for (const entry of page.slice(0, deltaRows)) {
+        if (rows.length === limit || chars > largestDelta) break;
+        rows.push(entry);
+        chars += entry.text.length;
+        from = entry.seq;
+        taken++;
+      }
+      more = page.length > taken;
+    }
+    return { messages: yield* withRuns(t, rows), more };
   },
 };
 
@@ -388,15 +429,15 @@ export const activeRun: ReadQuery<{ key: string }, string | undefined> = {
   },
 };
 
-/** Whether an operator of this level may know a run. */
-export const knownRun: ReadQuery<{ runId: string; level: Level }, boolean> = {
+/** Whether an operator of this level may know a run, and it is one of the session, if one is named. */
+export const knownRun: ReadQuery<{ runId: string; level: Level; key?: string | undefined }, boolean> = {
   name: 'known run',
-  *body(t, { runId, level }) {
-    const row = yield* t.one<{ level: number }>(
-      'SELECT sessions.level FROM runs JOIN sessions ON sessions.pk = runs.session_pk WHERE runs.id = ?',
+  *body(t, { runId, level, key }) {
+    const row = yield* t.one<{ level: number; key: string }>(
+      'SELECT sessions.level, sessions.key FROM runs JOIN sessions ON sessions.pk = runs.session_pk WHERE runs.id = ?',
       runId,
     );
-    return row !== undefined && row.level <= levelRank(level);
+    return row !== undefined && row.level <= levelRank(level) && (key === undefined || key === row.key);
   },
 };
 

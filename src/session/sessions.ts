@@ -17,7 +17,7 @@ import { isKnownAgent, keyContext } from '../rules/agents.ts';
 import type { World } from '../rules/decide.ts';
 import { formatSessionKey, requireSessionKey, sessionKind } from '../rules/session-key.ts';
 import type { Body, Store } from '../store/contract.ts';
-import type { SessionRow } from '../store/rows.ts';
+import type { DeliveryRow, EntryRow, SessionRow } from '../store/rows.ts';
 import { levelRank } from '../store/views.ts';
 
 /** Who asks, as the transport knows them. */
@@ -44,6 +44,8 @@ export interface Spoken {
   idempotencyKey?: string | undefined;
   mode?: QueueMode | undefined;
   deliver?: boolean | undefined;
+  /** False for a run that a send policy has nothing to say about. */
+  sends?: boolean | undefined;
   budgetMs?: number | undefined;
 }
 
@@ -70,10 +72,15 @@ export function createSessions(parts: SessionsParts) {
   const of = ({ level }: Asker, sends = false): Operator => ({ level, sends });
   return {
     /** Opens a session, or finds it; what is given is set either way. */
-    open(asker: Asker, wish: { key?: string | undefined; agentId?: string | undefined; patch: SessionPatch }) {
+    open(
+      asker: Asker,
+      wish: { key?: string | undefined; agentId?: string | undefined; idempotencyKey?: string | undefined; patch: SessionPatch },
+    ) {
       const { agents } = engine.world;
       const agent = wish.agentId === undefined ? agents.defaultId : agentIdOf(wish.agentId);
-      const key = requireSessionKey(wish.key ?? `dashboard:${parts.newId()}`, keyContext(agents, agent));
+      // Asked again with the same idempotency key, it is the same session.
+      const fresh = wish.idempotencyKey === undefined ? parts.newId() : derivedId('create', asker.principal, wish.idempotencyKey);
+      const key = requireSessionKey(wish.key ?? `dashboard:${fresh}`, keyContext(agents, agent));
       if (wish.agentId !== undefined && key.agent !== agent)
         throw new InterlaneError('INVALID_REQUEST', `agentId is "${agent}", but the key belongs to "${key.agent}"; leave one of them out`);
       if (!isKnownAgent(agents, key.agent))
@@ -119,7 +126,7 @@ export function createSessions(parts: SessionsParts) {
         class: 'main',
         deliver: spoken.deliver ?? false,
         budgetMs: spoken.budgetMs ?? parts.budgetMs(),
-        operator: of(asker, true),
+        operator: of(asker, spoken.sends ?? true),
         idempotency: key === undefined ? undefined : { principal: asker.principal, method, key, hash },
         now: parts.now(),
       });
@@ -222,7 +229,8 @@ const injectEntry: EngineCommand<Asked & { text: string; id: string }, { id: str
   name: 'inject',
   *body(t, args) {
     const session = yield* existing(t, args);
-    const before = yield* t.one<{ seq: number; session_pk: number }>('SELECT seq, session_pk FROM entries WHERE id = ?', args.id);
+    const before = yield* t.one<EntryRow>('SELECT * FROM entries WHERE id = ?', args.id);
+    if (before && (before.session_pk !== session.pk || before.text !== args.text)) throw usedBefore();
     if (before) return { id: args.id, seq: before.seq };
     const entry = { id: args.id, role: 'assistant' as const, text: args.text, taint: session.taint };
     return { id: args.id, seq: yield* appendEntry(t, session, entry, args.now) };
@@ -233,6 +241,13 @@ const sendDirect: EngineCommand<Asked & { to: DeliveryContext; text: string; cau
   name: 'send',
   *body(t, args) {
     const session = yield* existing(t, args);
-    return yield* deliverDirect(t, args.world, session, { ...args.to, causeId: args.causeId, text: args.text, now: args.now });
+    const hash = createHash('sha256')
+      .update(JSON.stringify([args.key, args.to.channel, args.to.accountId, args.to.to, args.to.threadId, args.text]))
+      .digest('hex');
+    const before = yield* t.one<DeliveryRow>('SELECT * FROM deliveries WHERE id = ?', derivedId('send', args.causeId, 0));
+    if (before && before.hash !== hash) throw usedBefore();
+    return yield* deliverDirect(t, args.world, session, { ...args.to, causeId: args.causeId, hash, text: args.text, now: args.now });
   },
 };
+
+const usedBefore = () => new InterlaneError('IDEMPOTENCY_CONFLICT', 'idempotency key was used for another message; use a new one');

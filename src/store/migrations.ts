@@ -151,6 +151,8 @@ export const migrations: string[] = [
   ALTER TABLE sessions ADD COLUMN output_tokens INTEGER NOT NULL DEFAULT 0;
   ALTER TABLE sessions ADD COLUMN cost_micros INTEGER NOT NULL DEFAULT 0;
   ALTER TABLE sessions ADD COLUMN compact_seq INTEGER;
+  -- Of a message that an operator sent: its text is gone once it is settled, and a retry must be told from another message.
+  ALTER TABLE deliveries ADD COLUMN hash TEXT;
   CREATE INDEX sessions_archived ON sessions (last_pos) WHERE state = 'archived' AND current = 1;
   `,
 ];

@@ -177,4 +177,5 @@ export interface DeliveryRow {
   first_at: number;
   platform_id: string | null;
   error: string | null;
+  hash: string | null;
 }

@@ -3,7 +3,7 @@ import { request } from 'node:http';
 import * as fc from 'fast-check';
 import { expect, it, vi } from 'vitest';
 import { routes } from '../../src/protocol/http.ts';
-import { adminToken, door, tokenFor, type Door } from '../story/door.ts';
+import { adminToken, door, tokenFor, type Door } from '../story/http-door.ts';
 
 vi.setConfig({ testTimeout: 600_000, hookTimeout: 30_000 });
 

@@ -1,161 +1,265 @@
-// A stage with its door open: requests over a real socket, and event streams read one event at a time.
-import { connect, type Socket } from 'node:net';
+// A stage with its door open, and two ways through it: a socket that says exactly what a test wants, and the published client.
+import { readFileSync } from 'node:fs';
+import { GatewayClient, type GatewayClientOptions } from '@openclaw/gateway-client';
 import { onTestFinished } from 'vitest';
 import { WebSocket } from 'ws';
+import { z } from 'zod';
 import type { GatewayOptions } from '../../src/gateway.ts';
-import { HandClock } from '../clock.ts';
+import type { ErrorShape } from '../../src/protocol/frame.ts';
+import type { MethodName, Params, Results } from '../../src/protocol/method.ts';
+import type { StageClock } from '../clock.ts';
 import { forTest, Stage, type ConfigText, type ScriptText } from './stage.ts';
 
-export const adminToken = 'the-token-of-the-tests';
-const echo: ScriptText = [{ steps: [{ say: 're: {{input}}' }] }];
+export const listen = { host: '127.0.0.1', port: 0, version: '0.0.0-test' };
 
-export interface Answer {
-  status: number;
-  headers: Headers;
-  text: string;
-  // oxlint-disable-next-line typescript/no-explicit-any -- what a client reads is its own business
-  json: any;
+export interface Door<C extends StageClock> {
+  stage: Stage<C>;
+  port: number;
+  url: string;
+  /** The admin's secret. */
+  admin: string;
+  signInUrl: string;
 }
 
-export class Door extends Stage {
-  /** Opens it, also again after `close()`. */
-  open(config: ConfigText = {}, script: ScriptText = echo, more: Partial<GatewayOptions> = {}): Promise<this> {
-    return this.start(config, script, { listen: { host: '127.0.0.1', port: 0, version: 'test', token: adminToken }, ...more });
-  }
-
-  get url(): string {
-    return this.gateway.server!.url;
-  }
-
-  async ask(path: string, { token = adminToken, headers, ...init }: RequestInit & { token?: string } = {}): Promise<Answer> {
-    const all = { ...(token === '' ? {} : { authorization: `Bearer ${token}` }), ...(headers as Record<string, string>) };
-    const response = await fetch(this.url + path, { redirect: 'manual', ...init, headers: all });
-    const text = await response.text();
-    const isJson = response.headers.get('content-type')?.startsWith('application/json') && text !== '';
-    return { status: response.status, headers: response.headers, text, json: isJson ? JSON.parse(text) : undefined };
-  }
-
-  post(path: string, body: unknown, init: RequestInit & { token?: string } = {}): Promise<Answer> {
-    return this.ask(path, { method: 'POST', body: JSON.stringify(body), ...init });
-  }
-
-  /** Says something and waits for the answer. */
-  async tell(session: string, message: string): Promise<void> {
-    const { status, text } = await this.post(`/sessions/${encodeURIComponent(session)}/messages?wait=60`, { message });
-    if (status !== 200) throw new Error(text);
-  }
-
-  async listen(path: string, { token = adminToken, headers = {} }: { token?: string; headers?: Record<string, string> } = {}) {
-    const controller = new AbortController();
-    onTestFinished(() => controller.abort());
-    const response = await fetch(this.url + path, { headers: { authorization: `Bearer ${token}`, ...headers }, signal: controller.signal });
-    return new Listener(response, controller);
-  }
-
-  /** A connection that a test reads when it wants to. */
-  async socket(): Promise<Socket> {
-    const socket = connect(this.gateway.server!.port, '127.0.0.1');
-    onTestFinished(() => void socket.destroy());
-    await new Promise<void>((resolve) => socket.once('connect', resolve));
-    return socket;
-  }
+/** At the first start of a state the admin's secret is made; after that it is handed on. */
+export async function openDoor<C extends StageClock>(
+  clock: C,
+  config: ConfigText = {},
+  script: ScriptText = [],
+  more: Partial<GatewayOptions> = {},
+  before?: Door<C>,
+): Promise<Door<C>> {
+  const stage = before?.stage ?? forTest(new Stage(clock));
+  await stage.start(config, script, { listen: { ...listen, port: before?.port ?? 0 }, ...more });
+  const { port, url, adminToken, signInUrl } = stage.gateway.server!;
+  return { stage, port, url, signInUrl, admin: adminToken ?? before?.admin ?? '' };
 }
 
-export const door = (stateDir?: string) => forTest(new Door(new HandClock(), stateDir));
+/** Stops the gateway and starts it again on the same state and port. */
+export async function reopen<C extends StageClock>(door: Door<C>, config: ConfigText = {}, more: Partial<GatewayOptions> = {}) {
+  await door.stage.close();
+  return openDoor(door.stage.clock, config, [], more, door);
+}
 
-interface Heard {
-  event: string;
+// A raw socket --------------------------------------------------------------------------------------------------------
+
+export interface Frame {
+  type: 'req' | 'res' | 'event';
   id?: string;
-  comment?: string;
-  // oxlint-disable-next-line typescript/no-explicit-any
-  data?: any;
+  event?: string;
+  seq?: number;
+  ok?: boolean;
+  payload?: Record<string, unknown>;
+  error?: ErrorShape;
 }
 
-export class Listener {
-  readonly response: Response;
-  private readonly controller: AbortController;
-  private readonly blocks: AsyncGenerator<Heard>;
+/** An answer that was no. */
+export class Refused extends Error implements ErrorShape {
+  readonly code: string;
+  readonly details: { code: string } & Record<string, unknown>;
 
-  constructor(response: Response, controller: AbortController) {
-    this.response = response;
-    this.controller = controller;
-    this.blocks = read(response.body!);
-  }
-
-  /** The next event or comment; undefined at the end of the stream. */
-  async next(): Promise<Heard | undefined> {
-    const { value, done } = await this.blocks.next();
-    return done ? undefined : value;
-  }
-
-  /** Everything up to the event that fits, and that one. */
-  async until(fits: (heard: Heard) => boolean): Promise<Heard[]> {
-    const all: Heard[] = [];
-    for (let heard = await this.next(); heard; heard = await this.next()) {
-      all.push(heard);
-      if (fits(heard)) return all;
-    }
-    throw new Error(`the stream ended after ${JSON.stringify(all)}`);
-  }
-
-  async rest(): Promise<Heard[]> {
-    const all: Heard[] = [];
-    for (let heard = await this.next(); heard; heard = await this.next()) all.push(heard);
-    return all;
-  }
-
-  close(): void {
-    this.controller.abort();
+  constructor(shape: ErrorShape) {
+    super(shape.message);
+    this.code = shape.code;
+    this.details = shape.details ?? { code: 'none' };
   }
 }
 
-async function* read(body: ReadableStream<Uint8Array>): AsyncGenerator<Heard> {
-  let text = '';
-  for await (const chunk of body.pipeThrough(new TextDecoderStream())) {
-    text += chunk;
-    const blocks = text.split('\n\n');
-    text = blocks.pop()!;
-    for (const block of blocks) {
-      const heard: Heard = { event: '' };
-      for (const line of block.split('\n')) {
-        const [, name, value] = /^([a-z]*): (.*)$/.exec(line)!;
-        if (name === '') heard.comment = value!;
-        else if (name === 'data') heard.data = JSON.parse(value!);
-        else if (name === 'id') heard.id = value!;
-        else if (name === 'event') heard.event = value!;
-      }
-      if (heard.event !== '' || heard.comment !== undefined) yield heard;
-    }
+export const connectParams = (token: string | undefined, more: object = {}) => ({
+  minProtocol: 4,
+  maxProtocol: 4,
+  client: { id: 'test', version: '1', platform: 'linux', mode: 'test' },
+  ...(token === undefined ? {} : { auth: { token } }),
+  ...more,
+});
+
+export class Wire {
+  readonly frames: Frame[] = [];
+  /** Texts as they came. */
+  readonly texts: string[] = [];
+  readonly closed: Promise<{ code: number; reason: string }>;
+  readonly socket: WebSocket;
+  private readonly watchers = new Set<() => void>();
+  private gone = false;
+  private asked = 0;
+
+  constructor(port: number, options: { headers?: Record<string, string>; path?: string; host?: string } = {}) {
+    const { host = '127.0.0.1', path = '/', headers = {} } = options;
+    this.socket = new WebSocket(`ws://${host}:${port}${path}`, { headers, perMessageDeflate: false });
+    this.socket.on('message', (data: Buffer) => {
+      const text = data.toString();
+      this.texts.push(text);
+      this.frames.push(JSON.parse(text) as Frame);
+      this.look();
+    });
+    this.socket.on('error', () => {});
+    this.closed = new Promise((resolve) => {
+      this.socket.on('close', (code, reason) => {
+        this.gone = true;
+        resolve({ code, reason: reason.toString() });
+        this.look();
+      });
+    });
+  }
+
+  private look(): void {
+    for (const watcher of this.watchers) watcher();
+  }
+
+  /** Opened, and challenged. */
+  static async open(port: number, options?: ConstructorParameters<typeof Wire>[1]): Promise<Wire> {
+    const wire = new Wire(port, options);
+    onTestFinished(() => wire.end());
+    await wire.event('connect.challenge');
+    return wire;
+  }
+
+  static async connect(port: number, token: string | undefined, more: object = {}, headers: Record<string, string> = {}): Promise<Wire> {
+    const wire = await Wire.open(port, { headers });
+    await wire.hello(token, more);
+    return wire;
+  }
+
+  hello(token: string | undefined, more: object = {}): Promise<Record<string, unknown>> {
+    return this.answer(this.ask('connect', connectParams(token, more)));
+  }
+
+  send(data: string | Buffer): void {
+    this.socket.send(data);
+  }
+
+  /** Sends a request; its id. */
+  ask(method: string, params?: unknown, id = `r${++this.asked}`): string {
+    this.send(JSON.stringify({ type: 'req', id, method, ...(params === undefined ? {} : { params }) }));
+    return id;
+  }
+
+  /** The nth frame from the beginning that fits. */
+  frame(fits: (frame: Frame) => boolean, nth = 1): Promise<Frame> {
+    return new Promise((resolve, reject) => {
+      const look = () => {
+        const found = this.frames.filter(fits)[nth - 1];
+        if (found) resolve(found);
+        else if (this.gone) reject(new Error('the connection is closed'));
+        else return;
+        this.watchers.delete(look);
+      };
+      this.watchers.add(look);
+      look();
+    });
+  }
+
+  event(name: string, fits: (payload: Record<string, unknown>) => boolean = () => true, nth = 1): Promise<Frame> {
+    return this.frame((frame) => frame.event === name && fits(frame.payload!), nth);
+  }
+
+  async answer(id: string, nth = 1): Promise<Record<string, unknown>> {
+    const { ok, payload, error } = await this.frame((frame) => frame.type === 'res' && frame.id === id, nth);
+    if (!ok) throw new Refused(error!);
+    return payload!;
+  }
+
+  call<M extends MethodName>(method: M, params?: Params<M>): Promise<Results[M]> {
+    return this.answer(this.ask(method, params)) as Promise<unknown> as Promise<Results[M]>;
+  }
+
+  /** The error of a call that must be refused, as it came. */
+  async refusal(method: string, params?: unknown): Promise<ErrorShape> {
+    const id = this.ask(method, params);
+    const { error } = await this.frame((frame) => frame.type === 'res' && frame.id === id);
+    if (!error) throw new Error(`${method} was not refused`);
+    return error;
+  }
+
+  events(name: string): Record<string, unknown>[] {
+    return this.frames.filter((frame) => frame.event === name).map((frame) => frame.payload!);
+  }
+
+  async end(): Promise<void> {
+    if (this.gone) return;
+    this.socket.close();
+    await this.closed;
   }
 }
 
-/** What a reader has seen of a transcript: the numbers of its messages, in the order it got them. */
-export function seqs(heard: Heard[]): number[] {
-  return heard.flatMap(({ event, data }) => {
-    if (event === 'history') return (data.messages as { __openclaw: { seq: number } }[]).map((message) => message.__openclaw.seq);
-    return event === 'message' ? [data.messageSeq as number] : [];
-  });
+// The published client ------------------------------------------------------------------------------------------------
+
+export class Published {
+  readonly client: GatewayClient;
+  readonly events: { event: string; seq: number | undefined; payload: Record<string, unknown> }[] = [];
+  readonly gaps: object[] = [];
+  readonly hellos: Record<string, unknown>[] = [];
+  readonly closes: { code: number; reason: string }[] = [];
+  readonly paused: { code: number; detailCode: string | null }[] = [];
+  private readonly watchers = new Set<() => void>();
+
+  constructor(port: number, token: string | undefined, more: GatewayClientOptions = {}) {
+    const note =
+      <T>(list: T[]) =>
+      (one: T) => {
+        list.push(one);
+        for (const watcher of this.watchers) watcher();
+      };
+    const event = note(this.events);
+    const close = note(this.closes);
+    this.client = new GatewayClient({
+      url: `ws://127.0.0.1:${port}`,
+      ...(token === undefined ? {} : { token }),
+      onEvent: ({ event: name, seq, payload }) => event({ event: name, seq, payload: payload as Record<string, unknown> }),
+      onHelloOk: note(this.hellos),
+      onGap: note(this.gaps),
+      onClose: (code, reason) => close({ code, reason }),
+      onReconnectPaused: note(this.paused),
+      hostDeps: { logDebug() {}, logError() {} },
+      ...more,
+    });
+    onTestFinished(() => this.client.stopAndWait());
+    this.client.start();
+  }
+
+  static async connect(port: number, token: string, more: GatewayClientOptions = {}): Promise<Published> {
+    const published = new Published(port, token, more);
+    await published.until(() => published.hellos.length > 0);
+    return published;
+  }
+
+  until(holds: () => boolean): Promise<void> {
+    return new Promise((resolve) => {
+      const look = () => {
+        if (!holds()) return;
+        this.watchers.delete(look);
+        resolve();
+      };
+      this.watchers.add(look);
+      look();
+    });
+  }
+
+  call<M extends MethodName>(method: M, params?: Params<M>, options?: Parameters<GatewayClient['request']>[2]): Promise<Results[M]> {
+    return this.client.request<Results[M]>(method, params ?? {}, options);
+  }
+
+  payloads(name: string): Record<string, unknown>[] {
+    return this.events.filter(({ event }) => event === name).map(({ payload }) => payload);
+  }
 }
 
-/** One request over the websocket. */
-export async function rpc(stage: Door, method: string, params: object): Promise<{ token: string }> {
-  const socket = new WebSocket(stage.url.replace('http', 'ws'));
-  const answers = new Map<string, PromiseWithResolvers<{ token: string }>>();
-  const send = (id: string, name: string, payload: object) => {
-    answers.set(id, Promise.withResolvers());
-    socket.send(JSON.stringify({ type: 'req', id, method: name, params: payload }));
-    return answers.get(id)!.promise;
-  };
-  socket.on('message', (data: Buffer) => {
-    const { type, id, ok, payload, error } = JSON.parse(data.toString());
-    if (type === 'res' && ok) answers.get(id)!.resolve(payload);
-    else if (type === 'res') answers.get(id)!.reject(new Error(error.message));
-  });
-  await new Promise<void>((resolve) => socket.once('open', () => resolve()));
-  const client = { id: 'test', version: '1', platform: 'test', mode: 'test' };
-  await send('1', 'connect', { minProtocol: 4, maxProtocol: 4, client, auth: { token: adminToken } });
-  return send('2', method, params).finally(() => socket.close());
+// The published schemas -----------------------------------------------------------------------------------------------
+
+const definitions = (
+  JSON.parse(readFileSync('node_modules/@openclaw/gateway-protocol/protocol.schema.json', 'utf8')) as {
+    definitions: Record<string, object>;
+  }
+).definitions;
+
+/** A published definition that tolerates more fields than it names: that is how this protocol grows. */
+export function published(name: string): z.ZodType {
+  return z.fromJSONSchema(opened(definitions[name]!) as z.core.JSONSchema.JSONSchema);
 }
 
-export const tokenFor = async (stage: Door, name: string, more: object = {}) =>
-  (await rpc(stage, 'tokens.create', { name, ...more })).token;
+function opened(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(opened);
+  if (typeof value !== 'object' || value === null) return value;
+  const entries = Object.entries(value).filter(([key, inner]) => !(key === 'additionalProperties' && inner === false));
+  return Object.fromEntries(entries.map(([key, inner]) => [key, opened(inner)]));
+}

@@ -2,7 +2,7 @@
 import { describe, expect, it, vi } from 'vitest';
 import { z } from 'zod';
 import { routes } from '../../src/protocol/http.ts';
-import { adminToken, door, rpc, tokenFor, type Answer } from './door.ts';
+import { adminToken, door, rpc, tokenFor, type Answer } from './http-door.ts';
 import { gates, say, type ScriptText } from './stage.ts';
 
 // Nothing here depends on how long it takes; a machine with other work to do may take its time.
@@ -83,7 +83,7 @@ describe('a request is looked at in this order', () => {
   ])('%s %s is answered %#', async (method, path, token, status, type, why) => {
     const stage = await door().open();
     const answer = await stage.ask(path, { method, token });
-    expect([answer.status, answer.json.error.type], why).toEqual([status, type]);
+    expect([why, answer.status, answer.json.error.type]).toEqual([why, status, type]);
     if (status === 405) expect(answer.headers.get('allow')).toMatch(/^(GET, HEAD|POST)$/);
   });
 });
@@ -228,7 +228,7 @@ describe('a message', () => {
     // oxlint-disable-next-line typescript/no-explicit-any -- `duplex` is needed for a stream and missing in the types
     const init: any = { method: 'POST', body, duplex: 'half' };
     const answer = await stage.ask('/sessions/main/messages', init);
-    expect([answer.status, answer.json.ok], why).toEqual([status, false]);
+    expect([why, answer.status, answer.json.ok]).toEqual([why, status, false]);
     expect(answer.text).not.toMatch(/\n {4}at |node_modules|\.ts:/);
     expect(stage.warnings).toEqual([]);
   });

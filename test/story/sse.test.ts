@@ -1,6 +1,6 @@
 // A transcript followed over HTTP: nothing missed, nothing twice, whatever happens to the reader, the session, the token or the gateway.
 import { describe, expect, it, vi } from 'vitest';
-import { adminToken, door, rpc, seqs, tokenFor, type Door } from './door.ts';
+import { adminToken, door, rpc, seqs, tokenFor, type Door } from './http-door.ts';
 import { say, type ScriptText } from './stage.ts';
 
 // Nothing here depends on how long it takes; a machine with other work to do may take its time.
@@ -191,16 +191,17 @@ describe('a stream ends', () => {
     socket.pause();
     socket.write(`GET ${main}?follow=1 HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer ${adminToken}\r\n\r\n`);
     while ((await streams(stage)) !== '1');
-    let stuck = false;
-    void slow.then(() => (stuck = true));
+    const state = { stuck: false };
+    void slow.then(() => (state.stuck = true));
     // As much as the buffers of two sockets hold, however much that is on this machine.
-    while (!stuck) await stage.tell('main', 'x'.repeat(900_000));
+    while (!state.stuck) await stage.tell('main', 'x'.repeat(900_000));
     await stage.tell('main', 'x'.repeat(900_000));
     const gone = new Promise<void>((resolve) => socket.once('close', () => resolve()));
     stage.clock.advance(30_000);
     while ((await streams(stage)) !== '0');
     socket.resume();
     await gone;
+    expect(stage.warnings).toEqual([]);
   });
 
   it('for what rises above the level of its token: nothing of that is heard', async () => {
