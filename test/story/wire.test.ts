@@ -898,52 +898,6 @@ describe('the surface', () => {
     expect(eventNames).toEqual(['connect.challenge', 'tick', 'shutdown', 'health', 'chat', 'agent', 'session.message', 'sessions.changed']);
   });
 
-  it('has these codes in error.details.code', () => {
-    expect(Object.keys(errorTable).toSorted()).toEqual([
-      'AGENT_NOT_ALLOWED',
-      'AGENT_NOT_FOUND',
-      'AUTH_RATE_LIMITED',
-      'BUSY',
-      'CHANNEL_NOT_CONFIGURED',
-      'CONFIG_INVALID',
-      'CYCLIC_WAIT',
-      'FILE_UNREADABLE',
-      'IDEMPOTENCY_CONFLICT',
-      'INTERNAL',
-      'INVALID_REQUEST',
-      'LABEL_IN_USE',
-      'LEASE_LOST',
-      'LOOP_LIMIT',
-      'METHOD_NOT_FOUND',
-      'MISSING_SCOPE',
-      'POLICY_BLOCKED',
-      'PORT_UNUSABLE',
-      'QUEUE_FULL',
-      'RUN_NOT_FOUND',
-      'SANDBOX_REQUIRED',
-      'SEND_POLICY_DENIED',
-      'SEND_TO_SELF',
-      'SESSION_AMBIGUOUS',
-      'SESSION_BUSY',
-      'SESSION_CHANGED',
-      'SESSION_KEY_INVALID',
-      'SESSION_KEY_RESERVED',
-      'SESSION_NOT_FOUND',
-      'SPAWN_DEPTH',
-      'STATE_IN_USE',
-      'STATE_UNUSABLE',
-      'STORE_FAILED',
-      'STORE_UNUSABLE',
-      'TOKEN_EXISTS',
-      'TOKEN_NOT_FOUND',
-      'UNAUTHORIZED',
-      'UNAVAILABLE',
-      'USAGE',
-      'WRITE_DOWN',
-    ]);
-    // The handshake adds: AUTH_TOKEN_MISSING, AUTH_TOKEN_MISMATCH, AUTH_RATE_LIMITED, PROTOCOL_MISMATCH, HANDSHAKE_REQUIRED.
-  });
-
   const validators = protocol as unknown as Record<string, (params: unknown) => boolean>;
   it.each<[MethodName, string, object]>([
     ['agents.list', 'AgentsList', {}],
