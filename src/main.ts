@@ -1,5 +1,7 @@
 // Process entry: arguments → command → exit status.
+import { randomUUID } from 'node:crypto';
 import { homedir } from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { run } from './cli/program.ts';
 import { errorTable } from './errors.ts';
 
@@ -23,6 +25,9 @@ void run({
     process.on(name, handler);
     return () => process.off(name, handler);
   },
+  now: () => Math.round(performance.timeOrigin + performance.now()),
+  sleep: (ms, signal) => sleep(ms, undefined, { signal }),
+  newId: () => randomUUID(),
 }).then((status) => {
   process.exitCode = status;
 });

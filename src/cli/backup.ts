@@ -2,7 +2,7 @@
 import { hostname } from 'node:os';
 import { resolve } from 'node:path';
 import { backupStore, restoreStore } from '../store/sqlite/backup.ts';
-import { visible, type Terminal } from './terminal.ts';
+import { size, visible, type Terminal } from './terminal.ts';
 
 export async function backup(terminal: Terminal, stateDir: string, name: string): Promise<void> {
   const file = resolve(name);
@@ -21,5 +21,3 @@ export async function restore(terminal: Terminal, stateDir: string, name: string
 }
 
 const say = (terminal: Terminal, line: string) => terminal.stdout.write(`${visible(line)}\n`);
-
-const size = (bytes: number) => (bytes < 1e6 ? `${Math.ceil(bytes / 1e3)} kB` : `${(bytes / 1e6).toFixed(1)} MB`);

@@ -2,88 +2,35 @@
 import { z } from 'zod';
 import type { Config } from '../config/schema.ts';
 import { InterlaneError, reasonOf } from '../errors.ts';
-import { ExplainAccess, ExplainKey, ExplainRoute, ExplainSend } from '../protocol/explain.ts';
 import { compileWorld } from '../rules/decide.ts';
 import type { Explanation } from '../protocol/decision.ts';
 import { explainAccess, explainKey, explainRoute, explainSend } from '../rules/explain.ts';
 import { compileRoutes } from '../rules/route.ts';
-import { columns, paint, readAll, visible, type Terminal } from './terminal.ts';
+import { columns, oneLine, paint, readAll, type Terminal } from './terminal.ts';
+import { topics, type TopicName } from './topics.ts';
 
-interface Topic {
-  about: string;
-  example: string;
-  /** The fields of the question, for the help page. */
-  fields: string[];
-  explain: (config: Config, question: unknown) => Explanation;
-}
+type Question<N extends TopicName> = z.infer<(typeof topics)[N]['schema']>;
 
-const topic = <S extends z.ZodType>(
-  about: string,
-  example: string,
-  schema: S,
-  explain: (config: Config, question: z.infer<S>) => Explanation,
-): Topic => ({
-  about,
-  example,
-  fields: fieldsOf(z.toJSONSchema(schema, { io: 'input' }) as SchemaNode),
-  explain: (config, question) => explain(config, readQuestion(schema, question, example)),
-});
-
-interface SchemaNode {
-  properties?: Record<string, SchemaNode>;
-  required?: string[];
-  enum?: string[];
-  type?: string;
-}
-
-function fieldsOf(node: SchemaNode, prefix = ''): string[] {
-  return Object.entries(node.properties ?? {}).flatMap(([name, child]) => {
-    const inner = fieldsOf(child, `${prefix}${name}.`);
-    if (inner.length > 0) return inner;
-    const allowed = child.enum ? child.enum.map((word) => `"${word}"`).join(' | ') : (child.type ?? 'text');
-    return [
-      `${prefix}${name}${node.required?.includes(name) ? '' : '?'}: ${allowed.replace('string', 'text').replace('integer', 'number')}`,
-    ];
-  });
-}
-
-/** The questions, as commands. */
-export const topics: Record<string, Topic> = {
-  route: topic(
-    'which agent and session a message goes to',
-    '{"channel":"telegram","peer":{"kind":"direct","id":"42"}}',
-    ExplainRoute,
-    (config, origin) => explainRoute(compileRoutes(config, compileWorld(config).agents), origin),
-  ),
-  key: topic('what a session key means', '{"key":"agent:main:telegram:group:-100:topic:7"}', ExplainKey, (config, question) =>
-    explainKey(compileWorld(config), question),
-  ),
-  send: topic(
-    "whether a session's text may go to a channel",
-    '{"session":{"key":"agent:main:discord:group:9"},"text":"hello"}',
-    ExplainSend,
-    (config, question) => explainSend(compileWorld(config), question),
-  ),
-  access: topic(
-    'whether one session may list, read, check or send to another',
-    '{"action":"read","caller":{"key":"agent:main:main"},"target":{"key":"agent:work:main"}}',
-    ExplainAccess,
-    (config, question) => explainAccess(compileWorld(config), question),
-  ),
+const answers: { [N in TopicName]: (config: Config, question: Question<N>) => Explanation } = {
+  route: (config, origin) => explainRoute(compileRoutes(config, compileWorld(config).agents), origin),
+  key: (config, question) => explainKey(compileWorld(config), question),
+  send: (config, question) => explainSend(compileWorld(config), question),
+  access: (config, question) => explainAccess(compileWorld(config), question),
 };
 
 const largestQuestion = 1024 * 1024;
 
 export async function explain(
   terminal: Terminal,
-  name: string,
+  name: TopicName,
   written: string | undefined,
   config: Config,
   options: { json: boolean; configName: string },
 ): Promise<void> {
-  const { example, explain: answer } = topics[name]!;
+  const { example, schema } = topics[name];
   const text = written ?? (await questionFromInput(terminal, name, example));
-  const explanation = answer(config, parseQuestion(name, text, example));
+  const question = readQuestion(schema, parseQuestion(name, text, example), example);
+  const explanation = (answers[name] as (config: Config, question: unknown) => Explanation)(config, question);
   terminal.stdout.write(
     options.json
       ? `${JSON.stringify({ ...explanation, config: options.configName }, null, 2)}\n`
@@ -145,5 +92,4 @@ function render(terminal: Terminal, { answer, facts, rules }: Explanation, confi
   ].join('\n');
 }
 
-const oneLine = (text: string) => visible(text.replaceAll('\n', '\\n'));
 const lowerFirst = (text: string) => text.charAt(0).toLowerCase() + text.slice(1);

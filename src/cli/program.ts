@@ -1,70 +1,195 @@
-// The command table: words on the command line → one command → exit status.
-import { Command, CommanderError } from 'commander';
-import { defaultConfig, loadConfig, type LoadedConfig } from '../config/load.ts';
+// The command table: words on the command line → one command → exit status. What a command needs is loaded when it is asked for.
+import { Argument, Command, CommanderError, InvalidArgumentError, Option } from 'commander';
+import type { Client } from '../client/client.ts';
+import type { LoadedConfig } from '../config/load.ts';
 import { findPaths, type PathFlags, type Paths } from '../config/paths.ts';
 import { errorTable, InterlaneError, reasonOf } from '../errors.ts';
-import { compileWorld } from '../rules/decide.ts';
-import { compileRoutes } from '../rules/route.ts';
-import { demo } from './demo.ts';
-import { explain, topics } from './explain.ts';
+import type { DoctorFlags } from './doctor.ts';
+import type { ReachFlags } from './reach.ts';
+import type { SendFlags, WaitFlags } from './send.ts';
+import type { HistoryFlags, RunsFlags, SessionsFlags } from './sessions.ts';
+import type { TailFlags } from './tail.ts';
 import { visible, type Terminal } from './terminal.ts';
-import { up } from './up.ts';
+import type { CreateFlags } from './tokens.ts';
+import { fieldsOf, topics, type TopicName } from './topics.ts';
+import type { ExportFlags, ImportFlags } from './transfer.ts';
+import type { UpFlags } from './up.ts';
 import { version } from './version.ts';
 
 export async function run(terminal: Terminal): Promise<number> {
   try {
-    await program(terminal).parseAsync(terminal.argv, { from: 'user' });
-    return 0;
+    const outcome = { status: 0 };
+    await program(terminal, outcome).parseAsync(terminal.argv, { from: 'user' });
+    return outcome.status;
   } catch (thrown) {
     return report(terminal, thrown);
   }
 }
 
-function program(terminal: Terminal): Command {
+/** `outcome.status` is for a command that has said all there is to say and yet did not go well. */
+function program(terminal: Terminal, outcome: { status: number }): Command {
   const root = configure(new Command('interlane'), terminal)
     .description('A durable session gateway for AI agents.')
     .version(version, '-V, --version')
     .showHelpAfterError('(interlane --help lists the commands)');
 
-  command(root, terminal, 'up', 'start the gateway').action(async (flags: PathFlags) => {
-    const { paths, loaded } = open(terminal, flags);
-    await up(terminal, paths, loaded.config, loaded.warnings);
-  });
+  root.commandsGroup('The gateway:');
+  gatewayCommands(root, terminal, outcome);
+  root.commandsGroup('Sessions, on a running gateway:');
+  sessionCommands(root, terminal);
+  root.commandsGroup('Who may connect:');
+  tokenCommands(root, terminal);
+  root.commandsGroup('The rules:');
+  ruleCommands(root, terminal);
+  root.commandsGroup('The data:');
+  dataCommands(root, terminal);
+  root.commandsGroup('The shell:');
+  shellCommands(root, terminal);
+  return root;
+}
+
+function gatewayCommands(root: Command, terminal: Terminal, outcome: { status: number }): void {
+  command(root, terminal, 'up', 'start the gateway')
+    .option(
+      '--port <number>',
+      'where clients connect (or INTERLANE_PORT; else gateway.port, 4683); 0 takes any free port',
+      number(0, 65_535),
+    )
+    .option('--host <address>', 'address to listen on (else gateway.host, 127.0.0.1)')
+    .addHelpText('after', '\nINTERLANE_TOKEN, if set, is accepted as an admin token: at least 16 characters, never printed.')
+    .action(async (flags: PathFlags & UpFlags) => {
+      const { paths, loaded } = await open(terminal, flags);
+      const { up } = await import('./up.ts');
+      await up(terminal, paths, loaded.config, loaded.warnings, flags);
+    });
+
+  client(root, terminal, 'status', 'what the gateway is doing').action(
+    asking(terminal, async (client, flags) => (await import('./status.ts')).status(terminal, client, flags.json)),
+  );
+
+  command(root, terminal, 'doctor', 'look for what is wrong, and say how to put it right')
+    .option('--port <number>', 'the port to check (else as in "up")', number(0, 65_535))
+    .option('--json', 'print JSON')
+    .action(async (flags: DoctorFlags) => {
+      outcome.status = await (await import('./doctor.ts')).doctor(terminal, flags);
+    });
 
   configure(root.command('demo'), terminal)
     .description('watch two agents hold an exchange, on a gateway of its own')
-    .action(() => demo(terminal));
+    .action(async () => (await import('./demo.ts')).demo(terminal));
+}
 
+function sessionCommands(root: Command, terminal: Terminal): void {
+  const kinds = ['main', 'group', 'cron', 'hook', 'node', 'other'];
+  const states = ['queued', 'running', 'waiting', 'ok', 'error', 'timeout', 'aborted'];
+
+  client(root, terminal, 'sessions', 'list sessions, most recently active first')
+    .option('--agent <id>', 'only of this agent')
+    .addOption(new Option('--kind <kind...>', 'only of these kinds').choices(kinds))
+    .option('--active <time>', 'only active within this time, for example 90m or 2d', duration)
+    .option('--search <text>', 'only with this text in key, label or name')
+    .option('--label <label>', 'only with this label')
+    .option('--limit <number>', 'at most so many', number(1, 100_000), 50)
+    .option('--archived', 'those that were archived, instead')
+    .option('--tree', 'each under the one that spawned it')
+    .option('--keys', 'only the keys')
+    .action(
+      asking(terminal, async (client, flags: ReachFlags & SessionsFlags) =>
+        (await import('./sessions.ts')).sessions(terminal, client, flags),
+      ),
+    );
+
+  client(root, terminal, 'history <session>', 'what was said in a session, oldest first')
+    .option('--limit <number>', 'the last so many messages', number(1, 100_000), 50)
+    .option('--tools', 'with calls of tools and their results')
+    .action(
+      asking(terminal, async (client, flags: ReachFlags & HistoryFlags, session: string) =>
+        (await import('./sessions.ts')).history(terminal, client, session, flags),
+      ),
+    );
+
+  client(root, terminal, 'send <session> <message...>', 'send a message and print the reply; "-" reads it from standard input')
+    .option('--no-wait', 'do not wait for the reply; print the run id')
+    .option('--timeout <time>', 'how long to wait for the reply', duration, 300_000)
+    .option('--idempotency-key <key>', 'the same key is the same message, however often it is sent')
+    .addHelpText('after', '\nThe default of --timeout is 5m. When it is over the run goes on; "interlane wait <run>" asks again.')
+    .action(
+      asking(terminal, async (client, flags: ReachFlags & SendFlags, session: string, message: string[]) =>
+        (await import('./send.ts')).send(terminal, client, session, message, flags),
+      ),
+    );
+
+  client(root, terminal, 'wait <run>', 'wait for the end of a run and print its reply; also of one that ended long ago')
+    .option('--timeout <time>', 'how long to wait', duration, 300_000)
+    .action(
+      asking(terminal, async (client, flags: ReachFlags & WaitFlags, run: string) =>
+        (await import('./send.ts')).wait(terminal, client, run, flags),
+      ),
+    );
+
+  client(root, terminal, 'tail [session]', 'what is said, as it is said: in one session, or in all')
+    .option('--tools', 'with calls of tools and their results')
+    .option('--cursor <cursor>', 'go on from here; --json prints one with each event')
+    .action(async (session: string | undefined, flags: TailFlags) => (await import('./tail.ts')).tail(terminal, session, flags));
+
+  client(root, terminal, 'runs [session]', 'runs, newest first')
+    .addOption(new Option('--state <state...>', 'only in these states').choices(states))
+    .option('--limit <number>', 'at most so many', number(1, 1000), 50)
+    .action(
+      asking(terminal, async (client, flags: ReachFlags & RunsFlags, session: string | undefined) =>
+        (await import('./sessions.ts')).runs(terminal, client, session, flags),
+      ),
+    );
+
+  client(root, terminal, 'agents', 'the configured agents').action(
+    asking(terminal, async (client, flags) => (await import('./status.ts')).agents(terminal, client, flags.json)),
+  );
+}
+
+function tokenCommands(root: Command, terminal: Terminal): void {
+  const token = configure(root.command('token'), terminal).description('tokens of people and programs that connect');
+  client(token, terminal, 'list', 'the tokens, without their secrets').action(
+    asking(terminal, async (client, flags) => (await import('./tokens.ts')).listTokens(terminal, client, flags.json)),
+  );
+  client(token, terminal, 'create <name>', 'make a token; its secret is shown once')
+    .addOption(new Option('--scope <scope>', 'what it may do (read, if not given)').choices(['read', 'write', 'admin']))
+    .addOption(new Option('--level <level>', 'the highest level it may see').choices(['PUBLIC', 'INTERNAL', 'CONFIDENTIAL', 'RESTRICTED']))
+    .option('--session <session>', 'bind it to a session: it may only call tools, as that session')
+    .action(
+      asking(terminal, async (client, flags: ReachFlags & CreateFlags, name: string) =>
+        (await import('./tokens.ts')).createToken(terminal, client, name, flags),
+      ),
+    );
+  client(token, terminal, 'rotate <name>', 'give a token a new secret; the old one ends at once').action(
+    asking(terminal, async (client, flags, name: string) => (await import('./tokens.ts')).rotateToken(terminal, client, name, flags.json)),
+  );
+  client(token, terminal, 'revoke <name>', 'end a token and its connections at once').action(
+    asking(terminal, async (client, flags, name: string) => (await import('./tokens.ts')).revokeToken(terminal, client, name, flags.json)),
+  );
+  client(token, terminal, 'sign-in', 'a link that signs a browser in, once').action(
+    asking(terminal, async (client, flags) => (await import('./tokens.ts')).signIn(terminal, client, flags.json)),
+  );
+}
+
+function ruleCommands(root: Command, terminal: Terminal): void {
   const explainCommand = configure(root.command('explain'), terminal).description(
     'ask the rules why: the answer with every rule that was asked',
   );
-  for (const [name, { about, example, fields }] of Object.entries(topics)) {
+  for (const [name, { about, example, schema }] of Object.entries(topics)) {
     command(explainCommand, terminal, `${name} [question]`, about)
       .option('--json', 'print JSON')
       .addHelpText(
         'after',
-        `\nThe question is JSON, as an argument or on standard input:\n  interlane explain ${name} '${example}'\n\nIts fields:\n  ${fields.join('\n  ')}`,
+        () =>
+          `\nThe question is JSON, as an argument or on standard input:\n  interlane explain ${name} '${example}'\n\nIts fields:\n  ${fieldsOf(schema).join('\n  ')}`,
       )
       .action(async (question: string | undefined, flags: PathFlags & { json?: boolean }) => {
-        const { paths, loaded } = open(terminal, flags);
-        await explain(terminal, name, question, loaded.config, {
+        const { paths, loaded } = await open(terminal, flags);
+        const { explain } = await import('./explain.ts');
+        await explain(terminal, name as TopicName, question, loaded.config, {
           json: flags.json === true,
           configName: paths.configFile ?? 'the built-in defaults',
         });
-      });
-  }
-
-  const copies = {
-    backup: 'copy the database into one file, also while the gateway runs',
-    restore: 'put a backup in the place of the database; what was there is kept beside it',
-  } as const;
-  for (const name of ['backup', 'restore'] as const) {
-    configure(root.command(`${name} <file>`), terminal)
-      .description(copies[name])
-      .option(...stateDirOption)
-      .action(async (file: string, flags: PathFlags) => {
-        const commands = await import('./backup.ts');
-        await commands[name](terminal, findPaths(flags, terminal.env, terminal.home).stateDir, file);
       });
   }
 
@@ -75,8 +200,9 @@ function program(terminal: Terminal): Command {
       const { configReference } = await import('../config/reference.ts');
       terminal.stdout.write(configReference());
     });
-  command(configCommand, terminal, 'check', 'check a config file and say what is wrong where').action((flags: PathFlags) => {
-    const { paths, loaded } = open(terminal, flags);
+  command(configCommand, terminal, 'check', 'check a config file and say what is wrong where').action(async (flags: PathFlags) => {
+    const { paths, loaded } = await open(terminal, flags);
+    const [{ compileWorld }, { compileRoutes }] = await Promise.all([import('../rules/decide.ts'), import('../rules/route.ts')]);
     const { warnings } = compileRoutes(loaded.config, compileWorld(loaded.config).agents);
     for (const warning of [...loaded.warnings, ...warnings]) terminal.stdout.write(`! ${warning}\n`);
     terminal.stdout.write(
@@ -85,7 +211,47 @@ function program(terminal: Terminal): Command {
         : `There is no config file at ${paths.usualConfigFile}; the built-in defaults hold.\n`,
     );
   });
-  return root;
+}
+
+function dataCommands(root: Command, terminal: Terminal): void {
+  const stateOf = (flags: PathFlags) => findPaths(flags, terminal.env, terminal.home).stateDir;
+  const local = (usage: string, about: string) =>
+    configure(root.command(usage), terminal)
+      .description(about)
+      .option(...stateDirOption);
+
+  local('backup <file>', 'copy the database into one file, also while the gateway runs').action(async (file: string, flags: PathFlags) =>
+    (await import('./backup.ts')).backup(terminal, stateOf(flags), file),
+  );
+  local('restore <file>', 'put a backup in the place of the database; what was there is kept beside it').action(
+    async (file: string, flags: PathFlags) => (await import('./backup.ts')).restore(terminal, stateOf(flags), file),
+  );
+  local('export [file]', 'sessions and their transcripts as lines of JSON, to a file or to standard output')
+    .option('--session <key>', 'only this session')
+    .action(async (file: string | undefined, flags: PathFlags & ExportFlags) =>
+      (await import('./transfer.ts')).exportSessions(terminal, stateOf(flags), file, flags),
+    );
+  local('import <file>', 'sessions from an export, each whole or not at all; "-" is standard input; the gateway must be stopped')
+    .option('--session <key>', 'only this session')
+    .option('--as-new', 'a session that is there already comes in under a new key')
+    .option('--json', 'print JSON')
+    .action(async (file: string, flags: PathFlags & ImportFlags) =>
+      (await import('./transfer.ts')).importSessions(terminal, stateOf(flags), file, flags),
+    );
+}
+
+function shellCommands(root: Command, terminal: Terminal): void {
+  configure(root.command('completion'), terminal)
+    .description('print what a shell needs to complete commands, options and session keys')
+    .addArgument(new Argument('<shell>', 'the shell').choices(['bash', 'zsh', 'fish']))
+    .addHelpText(
+      'after',
+      '\n  bash  source <(interlane completion bash)\n  zsh   source <(interlane completion zsh)\n  fish  interlane completion fish | source',
+    )
+    .action(async (shell: string) => {
+      const { completion } = await import('./completion.ts');
+      terminal.stdout.write(completion(root, shell));
+    });
 }
 
 /** A command that reads the config: the flags that say where it is. */
@@ -96,17 +262,53 @@ function command(parent: Command, terminal: Terminal, usage: string, about: stri
     .option(...stateDirOption);
 }
 
+/** A command that asks a running gateway: the flags that say which. */
+function client(parent: Command, terminal: Terminal, usage: string, about: string): Command {
+  return configure(parent.command(usage), terminal)
+    .description(about)
+    .option('--json', 'print JSON')
+    .option('--url <address>', 'the gateway (or INTERLANE_URL; else the one that runs on the state directory)')
+    .option('--token <token>', 'its token (better INTERLANE_TOKEN: others can read command lines; not needed for your own gateway)')
+    .option(...stateDirOption);
+}
+
 const stateDirOption = ['--state-dir <directory>', 'state directory (or INTERLANE_STATE_DIR; else ~/.interlane)'] as const;
+
+/** Connects, calls, closes. Commander gives the arguments first, then the flags and the command. */
+function asking<F extends ReachFlags, A extends (string | string[] | undefined)[]>(
+  terminal: Terminal,
+  work: (client: Client, flags: F, ...args: A) => Promise<void>,
+) {
+  return async (...given: [...args: A, flags: F, command: Command]) => {
+    const flags = given.at(-2) as F;
+    const { reached } = await import('./reach.ts');
+    await reached(terminal, flags, (client) => work(client, flags, ...(given.slice(0, -2) as A)));
+  };
+}
+
+const number = (least: number, most: number) => (text: string) => {
+  const value = Number(text);
+  if (!/^\d{1,9}$/.test(text) || value < least || value > most) throw new InvalidArgumentError(`Write a number from ${least} to ${most}.`);
+  return value;
+};
+
+function duration(text: string): number {
+  const found = /^(\d{1,6})(ms|s|m|h|d)?$/.exec(text);
+  const units = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+  if (!found) throw new InvalidArgumentError('Write a number and a unit (ms, s, m, h, d), for example 30s or 5m.');
+  return Number(found[1]) * units[(found[2] ?? 's') as keyof typeof units];
+}
 
 /** Commander writes to the terminal it was given and throws instead of exiting. */
 function configure(made: Command, terminal: Terminal): Command {
   return made.exitOverride().configureOutput({
     writeOut: (text) => terminal.stdout.write(text),
-    writeErr: (text) => terminal.stderr.write(text),
+    writeErr: (text) => terminal.stderr.write(visible(text)),
   });
 }
 
-function open(terminal: Terminal, flags: PathFlags): { paths: Paths; loaded: LoadedConfig } {
+async function open(terminal: Terminal, flags: PathFlags): Promise<{ paths: Paths; loaded: LoadedConfig }> {
+  const { defaultConfig, loadConfig } = await import('../config/load.ts');
   const paths = findPaths(flags, terminal.env, terminal.home);
   const loaded = paths.configFile === undefined ? { config: defaultConfig(), warnings: [] } : loadConfig(paths.configFile, terminal.env);
   return { paths, loaded };

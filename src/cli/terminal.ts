@@ -6,10 +6,15 @@ export interface Terminal {
   env: Record<string, string | undefined>;
   home: string;
   stdin: AsyncIterable<Uint8Array | string> & { isTTY?: boolean };
-  stdout: NodeJS.WritableStream & { isTTY?: boolean };
-  stderr: NodeJS.WritableStream;
+  stdout: NodeJS.WritableStream & { isTTY?: boolean; columns?: number };
+  stderr: NodeJS.WritableStream & { isTTY?: boolean };
   /** Returns the undo. */
   onSignal(name: 'SIGINT' | 'SIGTERM', handler: () => void): () => void;
+  now(): number;
+  /** Resolves after the time, or rejects when the signal is aborted. */
+  sleep(ms: number, signal: AbortSignal): Promise<void>;
+  /** An id nobody else has. */
+  newId(): string;
 }
 
 type Style = Parameters<typeof styleText>[0];
@@ -25,6 +30,52 @@ export function columns(rows: [string, string][], indent = '  '): string[] {
   return rows.map(([name, value]) => `${indent}${name.padEnd(width)}  ${value}`);
 }
 
+/** A table with a head on a terminal, cut to its width; otherwise one line per row, cells parted by tabs, nothing cut. */
+export function table(terminal: Terminal, head: string[], rows: string[][]): string {
+  const cells = rows.map((row) => row.map(oneLine));
+  if (!terminal.stdout.isTTY) return cells.map((row) => `${row.join('\t')}\n`).join('');
+  const widths = head.map((name, column) => Math.max(name.length, ...cells.map((row) => row[column]!.length)));
+  const limit = terminal.stdout.columns ?? Number.POSITIVE_INFINITY;
+  const line = (row: string[]) =>
+    cut(
+      row
+        .map((cell, column) => cell.padEnd(widths[column]!))
+        .join('  ')
+        .trimEnd(),
+      limit,
+    );
+  return [paint(terminal, 'bold', line(head)), ...cells.map(line), ''].join('\n');
+}
+
+const cut = (text: string, limit: number) => (text.length <= limit ? text : `${text.slice(0, limit - 1)}…`);
+
+/** One document of JSON, or the text for people. */
+export function answer(terminal: Terminal, json: boolean | undefined, value: unknown, text: () => string): void {
+  terminal.stdout.write(json ? `${JSON.stringify(value, null, 2)}\n` : text());
+}
+
+/** A moment: how long ago on a terminal, the exact time otherwise. */
+export function moment(terminal: Terminal, at: number): string {
+  return terminal.stdout.isTTY ? `${span(terminal.now() - at)} ago` : new Date(at).toISOString();
+}
+
+const units: [name: string, ms: number][] = [
+  ['d', 86_400_000],
+  ['h', 3_600_000],
+  ['m', 60_000],
+  ['s', 1_000],
+];
+
+/** `3m`, `2h`, `5d`: about how long. */
+export function span(ms: number): string {
+  const [name, size] = units.find(([, size]) => ms >= size) ?? ['s', 1_000];
+  return `${Math.max(0, Math.floor(ms / size))}${name}`;
+}
+
+export const count = (n: number, noun: string) => `${n} ${noun}${n === 1 ? '' : 's'}`;
+
+export const size = (bytes: number) => (bytes < 1e6 ? `${Math.ceil(bytes / 1e3)} kB` : `${(bytes / 1e6).toFixed(1)} MB`);
+
 export async function readAll(stream: Terminal['stdin'], limit: number): Promise<string | undefined> {
   const chunks: Buffer[] = [];
   let size = 0;
@@ -37,11 +88,14 @@ export async function readAll(stream: Terminal['stdin'], limit: number): Promise
   return Buffer.concat(chunks).toString('utf8');
 }
 
-/** Text of others, made harmless for a terminal: control characters are shown, not obeyed. */
+/** Text of others in one line. */
+export const oneLine = (text: string) => visible(text.replaceAll('\n', '\\n'));
+
+/** Text of others, made harmless for a terminal: control characters, and those that turn the direction of writing, are shown, not obeyed. */
 export function visible(text: string): string {
   return text.replace(
     // oxlint-disable-next-line no-control-regex
-    /[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/g,
+    /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
   );
 }

@@ -1,26 +1,70 @@
-// `interlane up`: load, print one screen, stay until told to stop.
+// `interlane up`: load, start, print one screen, stay until told to stop.
 import { chmodSync, mkdirSync, statSync } from 'node:fs';
+import { enableCompileCache, flushCompileCache } from 'node:module';
+import { join } from 'node:path';
 import type { Paths } from '../config/paths.ts';
 import type { Config } from '../config/schema.ts';
 import { InterlaneError, reasonOf } from '../errors.ts';
-import { columns, paint, visible, type Terminal } from './terminal.ts';
+import { running } from './reach.ts';
+import { columns, count, paint, visible, type Terminal } from './terminal.ts';
 import { version } from './version.ts';
 
-export async function up(terminal: Terminal, paths: Paths, config: Config, warnings: string[]): Promise<void> {
-  const { startGateway } = await import('../gateway.ts');
+export interface UpFlags {
+  host?: string;
+  port?: number;
+}
+
+export async function up(terminal: Terminal, paths: Paths, config: Config, warnings: string[], flags: UpFlags): Promise<void> {
+  const listen = listenAt(terminal.env, config, flags);
   const open = openState(paths.stateDir);
-  const gateway = await startGateway(config, {
-    stateDir: paths.stateDir,
-    warn: (message) => terminal.stderr.write(`! ${visible(message)}\n`),
-  });
-  const notes = [...warnings, ...gateway.warnings, ...open];
+  enableCompileCache(join(paths.stateDir, 'cache')); // the next start is faster
+  const { startGateway } = await import('../gateway.ts');
+  const warn = (message: string) => void terminal.stderr.write(`! ${visible(message)}\n`);
+  let gateway: Awaited<ReturnType<typeof startGateway>>;
+  try {
+    gateway = await startGateway(config, { stateDir: paths.stateDir, warn, listen });
+  } catch (thrown) {
+    if (await sayRunning(terminal, paths.stateDir, thrown)) return;
+    throw thrown;
+  }
   // Listen for the stop before saying that we are up, so that a signal right after the last line is not missed.
   const stopped = stopSignal(terminal);
-  terminal.stdout.write(screen(terminal, paths, config, gateway.world.agents.defaultId, notes));
+  const { server, world } = gateway;
+  const notes = [...warnings, ...gateway.warnings, ...open];
+  terminal.stdout.write(screen(terminal, { paths, config, server: server!, defaultId: world.agents.defaultId, notes }));
+  flushCompileCache();
   await stopped;
   terminal.stdout.write('Stopping.\n');
   await gateway.close();
   terminal.stdout.write('Stopped.\n');
+}
+
+const shortestToken = 16;
+
+function listenAt(env: Terminal['env'], config: Config, flags: UpFlags) {
+  const token = env['INTERLANE_TOKEN'] || undefined;
+  if (token !== undefined && token.length < shortestToken)
+    throw new InterlaneError(
+      'USAGE',
+      `INTERLANE_TOKEN is too short to be a secret; give at least ${shortestToken} characters, or unset it`,
+    );
+  return { host: flags.host ?? config.gateway.host, port: flags.port ?? portOf(env) ?? config.gateway.port, token, version };
+}
+
+function portOf(env: Terminal['env']): number | undefined {
+  const written = env['INTERLANE_PORT'];
+  if (!written) return undefined;
+  if (!/^\d{1,5}$/.test(written) || Number(written) > 65_535)
+    throw new InterlaneError('USAGE', 'INTERLANE_PORT is not a port; write a number from 0 to 65535, or unset it');
+  return Number(written);
+}
+
+/** Whoever starts it twice wants it running, and it is. */
+async function sayRunning(terminal: Terminal, stateDir: string, thrown: unknown): Promise<boolean> {
+  if (!(thrown instanceof InterlaneError) || (thrown.code !== 'STATE_IN_USE' && thrown.code !== 'PORT_UNUSABLE')) return false;
+  const found = await running(stateDir);
+  if (found) terminal.stdout.write(`Interlane is running already: ${visible(found.url)} (process ${found.pid}, state ${stateDir})\n`);
+  return found !== undefined;
 }
 
 /** The state directory is private to its user. */
@@ -38,6 +82,7 @@ function openState(directory: string): string[] {
   }
 }
 
+/** The first signal stops in order; with nobody listening any more, a second one ends the process at once. */
 function stopSignal(terminal: Terminal): Promise<void> {
   return new Promise((resolve) => {
     const undo = (['SIGINT', 'SIGTERM'] as const).map((name) =>
@@ -49,36 +94,36 @@ function stopSignal(terminal: Terminal): Promise<void> {
   });
 }
 
-function screen(terminal: Terminal, paths: Paths, config: Config, defaultId: string, notes: string[]): string {
+interface Up {
+  paths: Paths;
+  config: Config;
+  server: { url: string; signInUrl: string; adminToken: string | undefined };
+  defaultId: string;
+  notes: string[];
+}
+
+function screen(terminal: Terminal, { paths, config, server, defaultId, notes }: Up): string {
   const listed = config.agents.list.map((entry) => entry.name ?? entry.id);
   const agents = listed.length === 0 ? ['main'] : listed;
-  const { session, tools, policy, bindings } = config;
+  const { tools, policy } = config;
   const rows: [string, string][] = [
+    ['sign in', `${server.signInUrl}  (once, within ten minutes)`],
+    ['address', server.url],
     ['config', paths.configFile ?? `built-in defaults (to change them, write ${paths.usualConfigFile})`],
-    ['state', `${paths.stateDir} (SQLite, durability ${config.store.durability})`],
+    ['store', `${paths.stateDir} (SQLite, durability ${config.store.durability})`],
     ['agents', `${agents.join(', ')} (default: ${defaultId})`],
-    [
-      'routing',
-      `${count(bindings.length, 'binding')}; direct chats: ${session.scope === 'global' ? 'one session for all' : session.dmScope}`,
-    ],
+    ['model', 'scripted: it repeats what it is told; no real model can be configured yet'],
     [
       'policy',
       `a session sees: ${tools.sessions.visibility}; agent to agent: ${tools.agentToAgent.enabled ? 'on' : 'off'}; ${count(policy.rules.length, 'rule')} of yours`,
     ],
   ];
   const lines = [paint(terminal, 'bold', `Interlane ${version}`), '', ...columns(rows), ''];
+  if (server.adminToken !== undefined)
+    lines.push(`Your admin token, for other machines and programs. It is not shown again:`, '', `  ${server.adminToken}`, '');
   if (notes.length > 0) lines.push(paint(terminal, 'yellow', 'worth a look:'), ...notes.map((note) => `  ! ${note}`), '');
-  lines.push(
-    'Sessions, runs and exchanges are durable. Connections come next: websocket, HTTP and chat channels are not there yet.',
-    'Try in a second terminal, in this folder:',
-    '',
-    `  npx interlane explain route '{"channel":"telegram","peer":{"kind":"direct","id":"42"}}'`,
-    '  npx interlane demo',
-    '',
-    'Up. Press Ctrl-C to stop.',
-    '',
-  );
+  const where = paths.stateDir === join(terminal.home, '.interlane') ? '' : ` --state-dir ${paths.stateDir}`;
+  lines.push('Try in a second terminal, in this folder:', '');
+  lines.push(`  npx interlane send main "hello"${where}`, `  npx interlane tail${where}`, '', 'Up. Press Ctrl-C to stop.', '');
   return lines.join('\n');
 }
-
-const count = (n: number, noun: string) => `${n} ${noun}${n === 1 ? '' : 's'}`;

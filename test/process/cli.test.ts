@@ -9,14 +9,15 @@ const route = '{"channel":"telegram","peer":{"kind":"direct","id":"42"}}';
 describe('interlane up', () => {
   it.each(['SIGINT', 'SIGTERM'] as const)('prints what it has, stays up, and stops cleanly on %s', async (signal) => {
     const state = join(scratch(), 'state');
-    const up = startInterlane(['up', '--state-dir', state]);
+    const up = startInterlane(['up', '--port', '0', '--state-dir', state]);
     await up.printed('Up. Press Ctrl-C to stop.');
     up.child.kill(signal);
     const { status, stdout, stderr } = await up.finished;
     expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
     expect(stdout).toContain('built-in defaults');
     expect(stdout).toContain(state);
-    expect(stdout).toContain('npx interlane explain route');
+    expect(stdout).toContain(`npx interlane send main "hello" --state-dir ${state}`);
+    expect(stdout).toMatch(/sign in {2}http:\/\/127\.0\.0\.1:\d+\/signin\?code=/);
     expect(stdout).toMatch(/Stopped\.\n$/);
     expect(statSync(state).mode & 0o777).toBe(0o700);
   });
@@ -25,21 +26,21 @@ describe('interlane up', () => {
     const state = scratch();
     writeFileSync(
       join(state, 'interlane.json5'),
-      `{ agents: { list: [{ id: 'a', name: 'Ana' }] }, bindings: [{ agentId: 'b', match: { channel: 'irc' } }], gateway: { port: 1 } }`,
+      `{ agents: { list: [{ id: 'a', name: 'Ana' }] }, bindings: [{ agentId: 'b', match: { channel: 'irc' } }], gateway: { port: 0 }, hooks: { enabled: true } }`,
     );
     const up = startInterlane(['up'], { env: { INTERLANE_STATE_DIR: state } });
     await up.printed('Up. Press Ctrl-C to stop.');
     up.child.kill('SIGTERM');
     const { stdout } = await up.finished;
     expect(stdout).toContain('Ana (default: a)');
-    expect(stdout).toContain('! gateway (');
+    expect(stdout).toContain('! hooks (');
     expect(stdout).toContain('! bindings[0].agentId is not in agents.list');
   });
 
   it('warns when others can read the state directory', async () => {
     const state = join(scratch(), 'open');
     mkdirSync(state, { mode: 0o755 });
-    const up = startInterlane(['up', '--state-dir', state]);
+    const up = startInterlane(['up', '--port', '0', '--state-dir', state]);
     await up.printed(`chmod 700 ${state}`);
     up.child.kill('SIGTERM');
     expect((await up.finished).status).toBe(0);

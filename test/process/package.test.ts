@@ -37,7 +37,7 @@ describe('the package', () => {
     const version = await start(command, ['--version'], { cwd: home }).finished;
     expect(version).toMatchObject({ status: 0, stdout: expect.stringMatching(/^\d+\.\d+\.\d+\n$/), stderr: '' });
 
-    const up = start(command, ['up', '--state-dir', join(directory, 'state')], { cwd: home });
+    const up = start(command, ['up', '--port', '0', '--state-dir', join(directory, 'state')], { cwd: home });
     await up.printed('Up. Press Ctrl-C to stop.');
     up.child.kill('SIGINT');
     expect(await up.finished).toMatchObject({ status: 0, stderr: '' });

@@ -1,0 +1,167 @@
+// `interlane doctor`: one look at everything a gateway needs; each thing that is wrong comes with how to put it right. Changes nothing.
+import { existsSync, readFileSync, statfsSync, statSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { defaultConfig, loadConfig } from '../config/load.ts';
+import { findPaths, type PathFlags, type Paths } from '../config/paths.ts';
+import type { Config } from '../config/schema.ts';
+import { errorTable, InterlaneError, type ErrorCode } from '../errors.ts';
+import { compileWorld } from '../rules/decide.ts';
+import { compileRoutes } from '../rules/route.ts';
+import type { CliFile } from '../server/cli-file.ts';
+import { inspectStore, isHeld } from '../store/sqlite/inspect.ts';
+import { running } from './reach.ts';
+import { answer, columns, oneLine, paint, size, type Terminal } from './terminal.ts';
+
+export interface DoctorFlags extends PathFlags {
+  port?: number;
+  json?: boolean;
+}
+
+interface Finding {
+  what: string;
+  state: 'ok' | 'note' | 'bad';
+  says: string;
+  fix?: string;
+  /** Of what is bad. */
+  code?: ErrorCode;
+}
+
+const ok = (what: string, says: string): Finding => ({ what, state: 'ok', says });
+const note = (what: string, says: string, fix?: string): Finding => ({ what, state: 'note', says, ...(fix === undefined ? {} : { fix }) });
+const bad = (what: string, code: ErrorCode, says: string, fix: string): Finding => ({ what, state: 'bad', says, fix, code });
+
+const neededNode = 24;
+const littleSpace = 1024 ** 3;
+const noSpace = 100 * 1024 ** 2;
+
+/** The exit status: of the first thing that is broken, or 0. */
+export async function doctor(terminal: Terminal, flags: DoctorFlags): Promise<number> {
+  const paths = findPaths(flags, terminal.env, terminal.home);
+  const own = await running(paths.stateDir);
+  const { config, findings: configFindings } = checkConfig(terminal, paths);
+  const findings = [
+    checkNode(),
+    ...configFindings,
+    ...checkState(paths.stateDir),
+    checkStore(paths.stateDir),
+    checkGateway(paths.stateDir, own),
+    await checkPort(config.gateway.host, flags.port ?? portOf(terminal) ?? config.gateway.port, own),
+    checkSpace(paths.stateDir),
+    note('model', 'no model configured yet: the scripted model answers'),
+  ];
+  const broken = findings.find(({ state }) => state === 'bad');
+  answer(terminal, flags.json, { ok: broken === undefined, findings }, () => render(terminal, findings));
+  return broken?.code === undefined ? 0 : errorTable[broken.code].exit;
+}
+
+function render(terminal: Terminal, findings: Finding[]): string {
+  const marks = { ok: paint(terminal, 'green', '✓'), note: paint(terminal, 'yellow', '·'), bad: paint(terminal, 'red', '✗') };
+  const width = Math.max(...findings.map(({ what }) => what.length));
+  const lines = columns(findings.map(({ what, says }) => [what, oneLine(says)])).flatMap((line, at) => {
+    const { state, fix } = findings[at]!;
+    return [`${marks[state]}${line.slice(1)}`, ...(fix === undefined ? [] : [`${' '.repeat(width + 4)}→ ${oneLine(fix)}`])];
+  });
+  const broken = findings.filter(({ state }) => state === 'bad').length;
+  const sum = broken === 0 ? paint(terminal, 'green', 'Nothing is broken.') : paint(terminal, 'red', `${broken} broken.`);
+  return [...lines, '', sum, ''].join('\n');
+}
+
+function checkNode(): Finding {
+  const found = process.versions.node;
+  return Number.parseInt(found, 10) >= neededNode
+    ? ok('node', found)
+    : bad('node', 'UNAVAILABLE', `${found} is too old`, `install Node.js ${neededNode} or newer`);
+}
+
+function checkConfig(terminal: Terminal, paths: Paths): { config: Config; findings: Finding[] } {
+  if (paths.configFile === undefined)
+    return { config: defaultConfig(), findings: [ok('config', `built-in defaults; there is no ${paths.usualConfigFile}`)] };
+  try {
+    const { config, warnings } = loadConfig(paths.configFile, terminal.env);
+    const notes = [...warnings, ...compileRoutes(config, compileWorld(config).agents).warnings];
+    return { config, findings: [ok('config', paths.configFile), ...notes.map((warning) => note('config', warning))] };
+  } catch (thrown) {
+    if (!(thrown instanceof InterlaneError)) throw thrown;
+    const finding = bad('config', thrown.code, thrown.message, 'mend the file; "interlane config docs" lists every setting');
+    return { config: defaultConfig(), findings: [finding] };
+  }
+}
+
+function checkState(stateDir: string): Finding[] {
+  const found = statSync(stateDir, { throwIfNoEntry: false });
+  if (!found) return [ok('state', `${stateDir} is not there yet; the first start makes it`)];
+  if (!found.isDirectory()) return [bad('state', 'STATE_UNUSABLE', `${stateDir} is not a directory`, 'choose another with --state-dir')];
+  const own = process.getuid?.();
+  if (own !== undefined && own !== 0 && found.uid !== own)
+    return [bad('state', 'STATE_UNUSABLE', `${stateDir} belongs to another user`, `run: sudo chown -R ${own} ${stateDir}`)];
+  if ((found.mode & 0o700) !== 0o700)
+    return [bad('state', 'STATE_UNUSABLE', `${stateDir} cannot be read and written by you`, `run: chmod 700 ${stateDir}`)];
+  const open = (file: string) => ((statSync(file, { throwIfNoEntry: false })?.mode ?? 0) & 0o077) !== 0;
+  if (open(stateDir)) return [note('state', `${stateDir} can be read by other users of this machine`, `run: chmod 700 ${stateDir}`)];
+  const names = ['interlane.db', 'search.db', 'cli.json'].map((name) => join(stateDir, name)).filter(open);
+  if (names.length > 0) return [note('state', `${names.join(', ')} can be read by others`, `run: chmod 600 ${names.join(' ')}`)];
+  return [ok('state', `${stateDir}, private to you`)];
+}
+
+function checkStore(stateDir: string): Finding {
+  try {
+    const found = inspectStore(stateDir);
+    return found ? ok('store', `${found.file} is whole (${size(found.bytes)})`) : ok('store', 'nothing is stored yet');
+  } catch (thrown) {
+    if (!(thrown instanceof InterlaneError)) throw thrown;
+    const [says, ...fix] = thrown.message.split('; ');
+    return bad('store', thrown.code, says!, fix.join('; ') || 'restore a backup with "interlane restore", or choose another --state-dir');
+  }
+}
+
+function checkGateway(stateDir: string, own: CliFile | undefined): Finding {
+  if (own) return ok('gateway', `running at ${own.url} (process ${own.pid})`);
+  if (!isHeld(stateDir)) return ok('gateway', 'not running; start it with: interlane up');
+  const holder = holderOf(stateDir);
+  const fix =
+    holder === undefined ? 'stop the process that holds it' : `wait a moment if it is starting or importing; else stop it: kill ${holder}`;
+  return bad(
+    'gateway',
+    'STATE_IN_USE',
+    `${holder === undefined ? 'a process' : `process ${holder}`} holds the state and does not answer`,
+    fix,
+  );
+}
+
+function holderOf(stateDir: string): number | undefined {
+  try {
+    const { pid } = JSON.parse(readFileSync(join(stateDir, 'holder.json'), 'utf8')) as { pid?: unknown };
+    return typeof pid === 'number' ? pid : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function portOf({ env }: Terminal): number | undefined {
+  const written = env['INTERLANE_PORT'] ?? '';
+  return /^\d{1,5}$/.test(written) && Number(written) <= 65_535 ? Number(written) : undefined;
+}
+
+async function checkPort(host: string, port: number, own: CliFile | undefined): Promise<Finding> {
+  if (own && Number(URL.parse(own.url)?.port) === port) return ok('port', `${port} on ${host} is ours`);
+  const failed = await new Promise<NodeJS.ErrnoException | undefined>((resolve) => {
+    const server = createServer().once('error', resolve);
+    server.listen({ host, port }, () => server.close(() => resolve(undefined)));
+  });
+  if (!failed) return ok('port', port === 0 ? 'any that is free' : `${port} on ${host} is free`);
+  const taken = failed.code === 'EADDRINUSE';
+  const says = taken ? `${port} on ${host} is taken by another program` : `${port} on ${host} cannot be used: ${failed.message}`;
+  return bad('port', 'PORT_UNUSABLE', says, 'choose another: interlane up --port <number>, or gateway.port in the config');
+}
+
+function checkSpace(stateDir: string): Finding {
+  let directory = stateDir;
+  while (!existsSync(directory)) directory = join(directory, '..');
+  const { bavail, bsize } = statfsSync(directory);
+  const free = bavail * bsize;
+  const says = `${(free / 1e9).toFixed(1)} GB free`;
+  const fix = 'make room, or move the state with --state-dir';
+  if (free < noSpace) return bad('disk', 'STORE_FAILED', says, fix);
+  return free < littleSpace ? note('disk', says, fix) : ok('disk', says);
+}

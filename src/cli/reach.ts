@@ -1,0 +1,110 @@
+// Flags, environment and the file of the running gateway → a connection to it, or a plain word on what was looked for and what to do.
+import { readFileSync } from 'node:fs';
+import { connect, type Client } from '../client/client.ts';
+import { cliFile, findPaths } from '../config/paths.ts';
+import { InterlaneError, type ErrorCode } from '../errors.ts';
+import type { CliFile } from '../server/cli-file.ts';
+import type { Terminal } from './terminal.ts';
+import { version } from './version.ts';
+
+export interface ReachFlags {
+  url?: string | undefined;
+  token?: string | undefined;
+  stateDir?: string | undefined;
+  json?: boolean | undefined;
+}
+
+const patienceMs = 10_000;
+
+/** Calls with a connection that is closed afterwards. */
+export async function reached<R>(terminal: Terminal, flags: ReachFlags, work: (client: Client) => Promise<R>): Promise<R> {
+  const client = await reach(terminal, flags);
+  try {
+    return await work(client);
+  } finally {
+    client.close();
+  }
+}
+
+export async function reach(terminal: Terminal, flags: ReachFlags, signal?: AbortSignal): Promise<Client> {
+  const { url, token, found } = findGateway(terminal, flags);
+  const limit = AbortSignal.timeout(patienceMs);
+  try {
+    return await connect({
+      url,
+      token,
+      client: { id: 'cli', mode: 'cli', version, platform: process.platform },
+      caps: ['session-scoped-events'],
+      signal: signal ? AbortSignal.any([signal, limit]) : limit,
+    });
+  } catch (thrown) {
+    throw refusal(thrown, url, token, found);
+  }
+}
+
+/** Whether the gateway of this state directory answers, and where. */
+export async function running(stateDir: string): Promise<CliFile | undefined> {
+  const found = readCliFile(stateDir);
+  if (!found) return undefined;
+  try {
+    const signal = AbortSignal.timeout(patienceMs);
+    const client = await connect({ ...found, client: { id: 'cli', mode: 'cli', version, platform: process.platform }, signal });
+    await client.call('health', {}, { signal }).finally(() => client.close());
+    return found;
+  } catch {
+    return undefined;
+  }
+}
+
+interface Found {
+  url: string;
+  token: string | undefined;
+  /** What was read to find it, when it was not named. */
+  found?: CliFile & { file: string };
+}
+
+function findGateway(terminal: Terminal, flags: ReachFlags): Found {
+  const { stateDir } = findPaths({ stateDir: flags.stateDir }, terminal.env, terminal.home);
+  const named = flags.url || terminal.env['INTERLANE_URL'] || undefined;
+  const token = flags.token || terminal.env['INTERLANE_TOKEN'] || undefined;
+  const file = readCliFile(stateDir);
+  if (named !== undefined) {
+    // The secret of the file goes to the gateway that wrote it, and to nobody else.
+    const own = file && URL.parse(named)?.host === URL.parse(file.url)?.host ? file.token : undefined;
+    return { url: named, token: token ?? own };
+  }
+  if (!file)
+    throw new InterlaneError(
+      'UNAVAILABLE',
+      `gateway was not found: there is no ${cliFile(stateDir)}, which a running one writes; start it with: interlane up (or name one with --url or --state-dir)`,
+    );
+  return { url: file.url, token: token ?? file.token, ...(token === undefined ? { found: { ...file, file: cliFile(stateDir) } } : {}) };
+}
+
+function readCliFile(stateDir: string): CliFile | undefined {
+  try {
+    const { url, token, pid } = JSON.parse(readFileSync(cliFile(stateDir), 'utf8')) as Partial<CliFile>;
+    return typeof url === 'string' && typeof token === 'string' && typeof pid === 'number' ? { url, token, pid } : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+const refusals: ReadonlySet<ErrorCode> = new Set(['UNAUTHORIZED', 'AUTH_RATE_LIMITED']);
+
+function refusal(thrown: unknown, url: string, token: string | undefined, found: Found['found']): unknown {
+  if (!(thrown instanceof InterlaneError)) return thrown;
+  if (found) {
+    // The file of a gateway that was killed, or that has started this instant and not yet written its own.
+    if (thrown.code !== 'UNAVAILABLE' && !refusals.has(thrown.code)) return thrown;
+    const why = `it is named in ${found.file}, written by process ${found.pid}`;
+    return new InterlaneError('UNAVAILABLE', `gateway does not answer at ${url} (${why}); start it with: interlane up`);
+  }
+  if (thrown.code === 'UNAUTHORIZED') {
+    const what =
+      token === undefined ? 'a token; give one with --token or INTERLANE_TOKEN' : 'another token; "interlane token create" makes one';
+    return new InterlaneError('UNAUTHORIZED', `gateway at ${url} wants ${what}`);
+  }
+  if (thrown.code !== 'UNAVAILABLE') return thrown;
+  return new InterlaneError('UNAVAILABLE', `gateway does not answer at ${url}; check the address, or start it with: interlane up`);
+}

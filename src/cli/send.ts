@@ -1,0 +1,86 @@
+// `interlane send` and `interlane wait`: a message in, its reply out; and asking again for a reply that took longer.
+import type { Client } from '../client/client.ts';
+import { errorTable, InterlaneError, type ErrorCode } from '../errors.ts';
+import type { WaitAnswer } from '../protocol/method.ts';
+import { answer, readAll, span, visible, type Terminal } from './terminal.ts';
+
+export interface WaitFlags {
+  json?: boolean;
+  /** Milliseconds. */
+  timeout: number;
+}
+
+export interface SendFlags extends WaitFlags {
+  wait: boolean;
+  idempotencyKey?: string;
+}
+
+const longestMessage = 4_000_000;
+const longestWaitMs = 86_400_000;
+
+export async function send(terminal: Terminal, client: Client, session: string, words: string[], flags: SendFlags): Promise<void> {
+  const message = await messageOf(terminal, words);
+  const started = await client.call('sessions.send', { key: session, message, idempotencyKey: flags.idempotencyKey ?? terminal.newId() });
+  const { runId, sessionKey } = started;
+  if (flags.wait) return wait(terminal, client, runId, flags, sessionKey);
+  answer(terminal, flags.json, started, () => `${runId}\n`);
+  if (terminal.stdout.isTTY && !flags.json) terminal.stderr.write(`It runs. See what came of it with: interlane wait ${runId}\n`);
+}
+
+async function messageOf(terminal: Terminal, words: string[]): Promise<string> {
+  const text = words.join(' ') === '-' ? await readAll(terminal.stdin, longestMessage) : words.join(' ');
+  if (text === undefined) throw new InterlaneError('INVALID_REQUEST', `message is too long; at most ${longestMessage} bytes are read`);
+  if (text.trim() === '')
+    throw new InterlaneError('USAGE', 'message is empty; write it after the session, or "-" to read it from standard input');
+  return text;
+}
+
+/** Until the run has ended, the time is over, or somebody presses Ctrl-C; the run goes on in any case. */
+export async function wait(terminal: Terminal, client: Client, runId: string, flags: WaitFlags, session = 'it'): Promise<void> {
+  const again = `run ${runId} goes on; ask again with: interlane wait ${runId}`;
+  const stop = new AbortController();
+  const undo = terminal.onSignal('SIGINT', () => stop.abort(new InterlaneError('BUSY', again)));
+  const quiet = spin(terminal, `${session} is at work`);
+  let ended: WaitAnswer;
+  try {
+    ended = await client.call('agent.wait', { runId, timeoutMs: Math.min(flags.timeout, longestWaitMs) }, { signal: stop.signal });
+  } catch (thrown) {
+    const lost = thrown instanceof InterlaneError && thrown.code === 'UNAVAILABLE';
+    throw lost ? new InterlaneError('UNAVAILABLE', `${thrown.message}; ${again}`) : thrown;
+  } finally {
+    quiet();
+    undo();
+  }
+  if (flags.json) answer(terminal, true, ended, () => '');
+  if (ended.status === 'timeout') throw new InterlaneError('BUSY', `reply is not there after ${span(flags.timeout)}: ${again}`);
+  if (ended.status === 'error') throw failure(ended);
+  const reply = ended.terminalReply?.text ?? '';
+  if (!flags.json && reply !== '') terminal.stdout.write(`${visible(reply)}\n`);
+  if (!flags.json && reply === '' && terminal.stdout.isTTY) terminal.stderr.write('(it ended without a word)\n');
+}
+
+function failure({ runId, state, error, errorCode }: WaitAnswer): InterlaneError {
+  const code = errorCode !== undefined && Object.hasOwn(errorTable, errorCode) ? (errorCode as ErrorCode) : 'UNAVAILABLE';
+  return new InterlaneError(code, `run ${runId} ended with ${state}${error === undefined ? '' : `: ${error}`}`);
+}
+
+const frames = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
+const frameMs = 80;
+
+/** Something that moves, on a terminal. Returns its end. */
+function spin(terminal: Terminal, text: string): () => void {
+  if (!terminal.stderr.isTTY) return () => {};
+  const over = new AbortController();
+  const turn = async () => {
+    const began = terminal.now();
+    for (let at = 0; ; at++) {
+      terminal.stderr.write(`\r${frames[at % frames.length]!} ${visible(text)} (${span(terminal.now() - began)})`);
+      await terminal.sleep(frameMs, over.signal);
+    }
+  };
+  void turn().catch(() => terminal.stderr.write('\r\u001b[K'));
+  return () => {
+    over.abort();
+    terminal.stderr.write('\r\u001b[K');
+  };
+}

@@ -1,0 +1,141 @@
+// `interlane sessions`, `history` and `runs`: what there is, what was said, what was done.
+import type { Client } from '../client/client.ts';
+import type { Params, Results, WireMessage, WireRun, WireSession } from '../protocol/method.ts';
+import { messageLine } from './messages.ts';
+import { answer, moment, oneLine, paint, span, table, type Terminal } from './terminal.ts';
+
+export interface SessionsFlags {
+  json?: boolean;
+  keys?: boolean;
+  tree?: boolean;
+  archived?: boolean;
+  agent?: string;
+  kind?: NonNullable<NonNullable<Params<'sessions.list'>>['kinds']>;
+  /** Milliseconds. */
+  active?: number;
+  search?: string;
+  label?: string;
+  limit: number;
+}
+
+const largestPage = 1_000;
+
+export async function sessions(terminal: Terminal, client: Client, flags: SessionsFlags): Promise<void> {
+  const wish = {
+    ...(flags.agent === undefined ? {} : { agentId: flags.agent }),
+    ...(flags.kind === undefined ? {} : { kinds: flags.kind }),
+    ...(flags.active === undefined ? {} : { activeMinutes: Math.ceil(flags.active / 60_000) }),
+    ...(flags.search === undefined ? {} : { search: flags.search }),
+    ...(flags.label === undefined ? {} : { label: flags.label }),
+    ...(flags.archived ? { archived: true } : {}),
+  };
+  const found: WireSession[] = [];
+  let page: Results['sessions.list'] | undefined;
+  do {
+    const limit = Math.min(flags.limit - found.length, largestPage);
+    const from: { cursor?: string } = page?.nextCursor === undefined ? {} : { cursor: page.nextCursor };
+    page = await client.call('sessions.list', { ...wish, ...from, limit });
+    found.push(...page.sessions);
+  } while (page.nextCursor !== undefined && found.length < flags.limit);
+  const hasMore = page.nextCursor !== undefined;
+  if (flags.keys) {
+    for (const { key } of found) terminal.stdout.write(`${oneLine(key)}\n`);
+    return;
+  }
+  answer(terminal, flags.json, { count: found.length, hasMore, sessions: found }, () => {
+    if (found.length === 0) return terminal.stdout.isTTY ? 'No sessions.\n' : '';
+    const more =
+      hasMore && terminal.stdout.isTTY ? paint(terminal, 'gray', `There are more; see them with --limit ${flags.limit * 4}.\n`) : '';
+    return (flags.tree ? tree(terminal, found) : list(terminal, found)) + more;
+  });
+}
+
+const list = (terminal: Terminal, found: WireSession[]) =>
+  table(
+    terminal,
+    ['SESSION', 'KIND', 'ACTIVE', 'MESSAGES', 'STATE', 'LABEL'],
+    found.map((one) => [one.key, one.sessionKind, moment(terminal, one.updatedAt), String(one.messageCount), stateOf(one), nameOf(one)]),
+  );
+
+const stateOf = ({ archived, status }: WireSession) => (archived ? 'archived' : (status ?? 'idle'));
+const nameOf = ({ label, displayName }: WireSession) => label ?? displayName ?? '';
+
+/** Each session under the one that spawned it; those whose parent is not shown stand at the left. */
+function tree(terminal: Terminal, found: WireSession[]): string {
+  const shown = new Set(found.map(({ key }) => key));
+  const children = Map.groupBy(found, ({ spawnedBy }) => (spawnedBy !== undefined && shown.has(spawnedBy) ? spawnedBy : ''));
+  const lines: string[] = [];
+  const draw = (parent: string, before: string) => {
+    const below = children.get(parent) ?? [];
+    for (const [index, one] of below.entries()) {
+      const last = index === below.length - 1;
+      const branch = parent === '' ? '' : last ? '└─ ' : '├─ ';
+      const name = nameOf(one);
+      const about = `${stateOf(one)}, ${moment(terminal, one.updatedAt)}${name === '' ? '' : `, ${oneLine(name)}`}`;
+      lines.push(`${before}${branch}${oneLine(one.key)}  ${paint(terminal, 'gray', `(${about})`)}`);
+      draw(one.key, parent === '' ? '' : `${before}${last ? '   ' : '│  '}`);
+    }
+  };
+  draw('', '');
+  return `${lines.join('\n')}\n`;
+}
+
+export interface HistoryFlags {
+  json?: boolean;
+  tools?: boolean;
+  limit: number;
+}
+
+/** The last messages, oldest first. Without tools, a page of nothing but tools leads to the page before it. */
+export async function history(terminal: Terminal, client: Client, session: string, flags: HistoryFlags): Promise<void> {
+  const found: WireMessage[] = [];
+  let sessionKey = session;
+  let offset: number | undefined;
+  for (;;) {
+    const limit = Math.min(Math.max(flags.limit - found.length, 50), largestPage);
+    const page = await client.call('chat.history', { sessionKey: session, limit, ...(offset === undefined ? {} : { offset }) });
+    if (!('sessionKey' in page)) break;
+    ({ sessionKey } = page);
+    found.unshift(...page.messages.filter((message) => flags.tools || isSaid(message)));
+    offset = page.nextOffset;
+    if (offset === undefined || found.length >= flags.limit) break;
+  }
+  const messages = found.slice(-flags.limit);
+  answer(terminal, flags.json, { sessionKey, messages }, () =>
+    messages.map((message) => messageLine(terminal, message, { tools: flags.tools === true })).join(''),
+  );
+}
+
+/** Not the result of a tool, and not only a call of one. */
+export function isSaid({ role, content }: WireMessage): boolean {
+  return role !== 'toolResult' && (typeof content === 'string' || content.length === 0 || content.some(({ type }) => type === 'text'));
+}
+
+export interface RunsFlags {
+  json?: boolean;
+  state?: NonNullable<NonNullable<Params<'runs.list'>>['states']>;
+  limit: number;
+}
+
+export async function runs(terminal: Terminal, client: Client, session: string | undefined, flags: RunsFlags): Promise<void> {
+  const found = await client.call('runs.list', {
+    ...(session === undefined ? {} : { key: session }),
+    ...(flags.state === undefined ? {} : { states: flags.state }),
+    limit: flags.limit,
+  });
+  answer(terminal, flags.json, found, () =>
+    found.runs.length === 0 && terminal.stdout.isTTY
+      ? 'No runs.\n'
+      : table(
+          terminal,
+          ['RUN', 'SESSION', 'STATE', 'QUEUED', 'TOOK', 'ERROR'],
+          found.runs.map((run) => [run.runId, run.sessionKey, run.state, moment(terminal, run.queuedAt), took(run), run.error ?? '']),
+        ),
+  );
+}
+
+const took = ({ startedAt, endedAt }: WireRun) => {
+  if (startedAt === undefined || endedAt === undefined) return '';
+  const ms = endedAt - startedAt;
+  return ms < 10_000 ? `${ms}ms` : span(ms);
+};

@@ -1,0 +1,34 @@
+// `interlane status` and `interlane agents`: what the gateway is doing, and who works in it.
+import type { Client } from '../client/client.ts';
+import { answer, columns, count, oneLine, paint, span, table, type Terminal } from './terminal.ts';
+
+export async function status(terminal: Terminal, client: Client, json?: boolean): Promise<void> {
+  const now = await client.call('status');
+  const url = client.url.replace(/^ws/, 'http').replace(/\/$/, '');
+  answer(terminal, json, { url, ...now }, () => {
+    const { runs, deliveries, store } = now;
+    const rows: [string, string][] = [
+      ['agents', `${now.agents} (default: ${now.defaultAgentId})`],
+      ['runs', `${runs.running} running, ${runs.queued} queued, ${runs.waiting} waiting`],
+      ['deliveries', `${deliveries.pending} pending, ${deliveries.unknown} unknown, ${deliveries.dead} dead`],
+      ['connections', String(now.connections)],
+      ['store', `SQLite, durability ${store.durability}, in ${store.path}`],
+      ['model', now.model],
+    ];
+    const title = `Interlane ${now.version} at ${url}, up ${span(now.uptimeMs)} (process ${now.pid})`;
+    const notes = now.warnings.map((warning) => `  ! ${oneLine(warning)}`);
+    const told = notes.length === 0 ? [] : ['', paint(terminal, 'yellow', `${count(notes.length, 'thing')} worth a look:`), ...notes];
+    return [paint(terminal, 'bold', title), '', ...columns(rows.map(([name, value]) => [name, oneLine(value)])), ...told, ''].join('\n');
+  });
+}
+
+export async function agents(terminal: Terminal, client: Client, json?: boolean): Promise<void> {
+  const known = await client.call('agents.list');
+  answer(terminal, json, known, () =>
+    table(
+      terminal,
+      ['AGENT', 'NAME', 'MAIN SESSION', ''],
+      known.agents.map(({ id, name, mainSessionKey }) => [id, name ?? '', mainSessionKey, id === known.defaultId ? 'default' : '']),
+    ),
+  );
+}

@@ -1,0 +1,64 @@
+// `interlane token …`: who may connect. A secret is written once, to standard output and nowhere else.
+import type { Client } from '../client/client.ts';
+import { InterlaneError } from '../errors.ts';
+import type { Params, Results } from '../protocol/method.ts';
+import { answer, moment, span, table, type Terminal } from './terminal.ts';
+
+export async function listTokens(terminal: Terminal, client: Client, json?: boolean): Promise<void> {
+  const known = await client.call('tokens.list');
+  answer(terminal, json, known, () =>
+    table(
+      terminal,
+      ['TOKEN', 'KIND', 'MAY', 'LEVEL', 'MADE', 'LAST USED'],
+      known.tokens.map((one) => [
+        one.name,
+        one.kind,
+        one.sessionKey ?? one.scopes.map((scope) => scope.replace('operator.', '')).join(' '),
+        one.level,
+        moment(terminal, one.createdAt),
+        one.lastUsedAt === undefined ? 'never' : moment(terminal, one.lastUsedAt),
+      ]),
+    ),
+  );
+}
+
+export interface CreateFlags {
+  json?: boolean;
+  scope?: 'read' | 'write' | 'admin';
+  level?: NonNullable<Params<'tokens.create'>['level']>;
+  session?: string;
+}
+
+export async function createToken(terminal: Terminal, client: Client, name: string, flags: CreateFlags): Promise<void> {
+  const made = await client.call('tokens.create', {
+    name,
+    ...(flags.scope === undefined ? {} : { scopes: [`operator.${flags.scope}` as const] }),
+    ...(flags.level === undefined ? {} : { level: flags.level }),
+    ...(flags.session === undefined ? {} : { sessionKey: flags.session }),
+  });
+  showSecret(terminal, made, flags.json);
+}
+
+export async function rotateToken(terminal: Terminal, client: Client, name: string, json?: boolean): Promise<void> {
+  showSecret(terminal, await client.call('tokens.rotate', { name }), json);
+}
+
+export async function revokeToken(terminal: Terminal, client: Client, name: string, json?: boolean): Promise<void> {
+  const ended = await client.call('tokens.revoke', { name });
+  if (!ended.revoked) throw new InterlaneError('TOKEN_NOT_FOUND', `token "${name}" does not exist; see: interlane token list`);
+  answer(terminal, json, ended, () => `Token "${name}" and its connections have ended.\n`);
+}
+
+export async function signIn(terminal: Terminal, client: Client, json?: boolean): Promise<void> {
+  const link = await client.call('tokens.signIn');
+  answer(terminal, json, link, () => `${link.url}\n`);
+  if (terminal.stdout.isTTY && !json)
+    terminal.stderr.write(`Open it in a browser; it works once, for ${span(link.expiresAt - terminal.now() + 500)}.\n`);
+}
+
+/** The bare secret, so that `$(interlane token create ci)` is one. */
+function showSecret(terminal: Terminal, made: Results['tokens.create'], json?: boolean): void {
+  answer(terminal, json, made, () => `${made.token}\n`);
+  if (terminal.stdout.isTTY && !json)
+    terminal.stderr.write('Keep it well: it is not shown again. Use it with --token or INTERLANE_TOKEN.\n');
+}

@@ -1,0 +1,200 @@
+// `interlane export` and `interlane import`: sessions as lines of JSON, out of a store at any time and into one that nobody holds.
+import { createReadStream, createWriteStream, mkdirSync, openSync } from 'node:fs';
+import { hostname } from 'node:os';
+import { resolve } from 'node:path';
+import { createInterface } from 'node:readline';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { InterlaneError, reasonOf } from '../errors.ts';
+import type { FeedEvent } from '../protocol/event.ts';
+import {
+  allKeys,
+  asNew,
+  entriesAfter,
+  header,
+  importSession,
+  keyNamed,
+  livesOf,
+  readExport,
+  standing,
+  type Exported,
+} from '../session/transfer.ts';
+import type { Store } from '../store/contract.ts';
+import { snapshot } from '../store/sqlite/inspect.ts';
+import { lockState } from '../store/sqlite/lock.ts';
+import { openSqliteStore } from '../store/sqlite/open.ts';
+import { answer, count, oneLine, readAll, type Terminal } from './terminal.ts';
+
+export interface ExportFlags {
+  session?: string;
+}
+
+export interface ImportFlags {
+  session?: string;
+  asNew?: boolean;
+  json?: boolean;
+}
+
+type Snapshot = ReturnType<typeof snapshot>;
+
+export async function exportSessions(terminal: Terminal, stateDir: string, name: string | undefined, flags: ExportFlags): Promise<void> {
+  const source = snapshot(stateDir);
+  try {
+    const keys = flags.session === undefined ? source.read(allKeys) : [named(source, flags.session)];
+    const lines = Readable.from(linesOf(source, keys));
+    if (name === undefined || name === '-') await pipeline(lines, terminal.stdout, { end: false });
+    else {
+      await pipeline(lines, createWriteStream('', { fd: create(resolve(name)) }));
+      terminal.stderr.write(`Exported ${count(keys.length, 'session')} to ${oneLine(name)}.\n`);
+    }
+  } finally {
+    source.close();
+  }
+}
+
+function named(source: Snapshot, session: string): string {
+  const key = source.read((t) => keyNamed(t, session));
+  if (key === undefined)
+    throw new InterlaneError('SESSION_NOT_FOUND', `session ${JSON.stringify(session.slice(0, 200))} is not in the store`);
+  return key;
+}
+
+/** Transcripts are private, and what was exported before is not overwritten. */
+function create(file: string): number {
+  try {
+    return openSync(file, 'wx', 0o600);
+  } catch (thrown) {
+    const exists = (thrown as NodeJS.ErrnoException).code === 'EEXIST';
+    throw new InterlaneError(
+      'INVALID_REQUEST',
+      `export ${file} ${exists ? 'exists already' : `cannot be written: ${reasonOf(thrown)}`}; choose another name`,
+    );
+  }
+}
+
+function* linesOf(source: Snapshot, keys: string[]): Generator<string> {
+  const line = (value: object) => `${JSON.stringify(value)}\n`;
+  yield line(header);
+  for (const key of keys) {
+    for (const { pk, line: life } of source.read((t) => livesOf(t, key))) {
+      yield line(life);
+      for (
+        let seq = 0, page = source.read((t) => entriesAfter(t, pk, seq));
+        page.length > 0;
+        page = source.read((t) => entriesAfter(t, pk, seq))
+      ) {
+        for (const entry of page) yield line(entry);
+        seq = page.at(-1)!.seq;
+      }
+    }
+  }
+}
+
+interface Imported {
+  imported: string[];
+  /** There already, as it is in the export. */
+  same: string[];
+  renamed: Record<string, string>;
+}
+
+/** The whole export is read and checked before anything is written. */
+export async function importSessions(terminal: Terminal, stateDir: string, name: string, flags: ImportFlags): Promise<void> {
+  const units = await readable(terminal, name, flags.session);
+  const keys = new Set<string>();
+  for await (const { key } of units()) {
+    if (keys.has(key)) throw new InterlaneError('INVALID_REQUEST', `export has session ${key} twice; make the export again`);
+    keys.add(key);
+  }
+  if (keys.size === 0) throw new InterlaneError('INVALID_REQUEST', 'export has no such session; nothing was changed');
+  const done = await withStore(terminal, stateDir, async (store) => {
+    if (!flags.asNew) await refuseTaken(store, units());
+    return importAll(terminal, store, units(), flags.asNew === true);
+  });
+  answer(terminal, flags.json, done, () => {
+    const renamed = Object.entries(done.renamed).map(([from, to]) => `${oneLine(from)} came in as ${oneLine(to)}\n`);
+    const same = done.same.length === 0 ? '' : ` ${count(done.same.length, 'session')} were there already, unchanged.`;
+    return `${renamed.join('')}Imported ${count(done.imported.length, 'session')}.${same}\n`;
+  });
+}
+
+/** A file is read twice; standard input can be read once, and is kept. */
+async function readable(terminal: Terminal, name: string, session: string | undefined): Promise<() => AsyncGenerator<Exported>> {
+  const kept = name === '-' ? await readAll(terminal.stdin, 1024 ** 3) : undefined;
+  const open = () => (kept === undefined ? createReadStream('', { fd: openFile(resolve(name)) }) : Readable.from([kept]));
+  return async function* () {
+    for await (const unit of readExport(createInterface({ input: open(), crlfDelay: Number.POSITIVE_INFINITY }))) {
+      if (session === undefined || unit.key === session || unit.key === `agent:main:${session}`) yield unit;
+    }
+  };
+}
+
+function openFile(file: string): number {
+  try {
+    return openSync(file, 'r');
+  } catch (thrown) {
+    throw new InterlaneError('FILE_UNREADABLE', `export ${file} cannot be read: ${reasonOf(thrown)}`);
+  }
+}
+
+async function withStore<R>(terminal: Terminal, stateDir: string, work: (store: Store<FeedEvent>) => Promise<R>): Promise<R> {
+  try {
+    mkdirSync(stateDir, { recursive: true, mode: 0o700 });
+  } catch (thrown) {
+    throw new InterlaneError(
+      'STATE_UNUSABLE',
+      `state directory ${stateDir} cannot be used: ${reasonOf(thrown)}; choose another with --state-dir`,
+    );
+  }
+  const unlock = lockState(stateDir, { pid: process.pid, host: hostname(), startedAt: terminal.now() });
+  try {
+    const store = openSqliteStore<FeedEvent>(stateDir, 'full', {
+      afterTick: queueMicrotask,
+      elapsed: () => performance.now(),
+      fatal: () => {},
+    });
+    try {
+      return await work(store);
+    } finally {
+      await store.close();
+    }
+  } finally {
+    unlock();
+  }
+}
+
+async function refuseTaken(store: Store<FeedEvent>, units: AsyncGenerator<Exported>): Promise<void> {
+  const taken: string[] = [];
+  for await (const unit of units) if ((await stands(store, unit)) === 'taken') taken.push(unit.key);
+  if (taken.length === 0) return;
+  const some = taken.slice(0, 5).join(', ') + (taken.length > 5 ? ` and ${taken.length - 5} more` : '');
+  throw new InterlaneError(
+    'SESSION_CHANGED',
+    `import would overwrite ${count(taken.length, 'session')} (${some}); nothing was changed; use --as-new to bring them in under new keys`,
+  );
+}
+
+async function importAll(
+  terminal: Terminal,
+  store: Store<FeedEvent>,
+  units: AsyncGenerator<Exported>,
+  renaming: boolean,
+): Promise<Imported> {
+  const done: Imported = { imported: [], same: [], renamed: {} };
+  const children: { id: string; spawnedBy: string }[] = [];
+  for await (const unit of units) {
+    const stood = await stands(store, unit);
+    if (stood === 'same') {
+      done.same.push(unit.key);
+      continue;
+    }
+    const exported = stood === 'taken' && renaming ? asNew(unit, () => terminal.newId()) : unit;
+    await store.write(importSession, { exported, children });
+    done.imported.push(exported.key);
+    if (exported.key !== unit.key) done.renamed[unit.key] = exported.key;
+    for (const { life } of exported.lives) if (life.spawnedBy !== undefined) children.push({ id: life.id, spawnedBy: life.spawnedBy });
+  }
+  return done;
+}
+
+const stands = (store: Store<FeedEvent>, unit: Exported) =>
+  store.read({ name: 'standing', body: (t, exported: Exported) => standing(t, exported) }, unit);

@@ -1,0 +1,52 @@
+// The payloads of the websocket's events, as a client reads them. Fields without a value are left out.
+import type { EventName } from './frame.ts';
+import type { WireMessage, WireSession } from './method.ts';
+
+/** What the feed says of a session; `cursor` leads on from here after a reconnect. */
+interface Followed {
+  sessionKey: string;
+  agentId: string;
+  sessionId: string;
+  ts: number;
+  cursor: string;
+}
+
+interface OfMessage {
+  messageId: string;
+  messageSeq: number;
+  runId?: string;
+}
+
+export type SessionMessage = Followed & OfMessage & { message: WireMessage; usage?: { totalTokens: number } };
+
+export type SessionsChanged =
+  | (Followed & OfMessage & { phase: 'message'; session?: WireSession })
+  | (Followed & { phase: 'end'; runId: string; state: string; session?: WireSession })
+  | (Followed & { phase?: never; reason: 'create' | 'patch' | 'reset' | 'archive' | 'delete'; session?: WireSession })
+  /** What was missed is no longer kept: look at the sessions anew. */
+  | { phase?: never; cursor?: never; sessionKey?: string; reason: 'resync'; ts: number };
+
+interface OfRun {
+  runId: string;
+  sessionKey: string;
+  agentId: string;
+  seq: number;
+}
+
+/** A run as it happens; nothing of it is kept. */
+export type ChatEvent = OfRun &
+  (
+    | { state: 'delta'; deltaText: string }
+    | { state: 'final' | 'aborted'; message?: WireMessage }
+    | { state: 'error'; errorMessage: string }
+  );
+
+export interface EventPayloads extends Record<EventName, unknown> {
+  'connect.challenge': { nonce: string; ts: number };
+  tick: { ts: number };
+  shutdown: { reason: string };
+  chat: ChatEvent;
+  agent: OfRun & { stream: string; ts: number; data: Record<string, unknown> };
+  'session.message': SessionMessage;
+  'sessions.changed': SessionsChanged;
+}

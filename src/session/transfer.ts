@@ -1,0 +1,310 @@
+// Sessions ↔ lines of JSON: every life of a key with its transcript, level and settings. Runs, queues and deliveries stay where they are.
+import { z } from 'zod';
+import { appendEntry, noteSession, type EngineCommand } from '../engine/feed.ts';
+import { InterlaneError } from '../errors.ts';
+import { Level } from '../protocol/labels.ts';
+import { Provenance } from '../protocol/transcript.ts';
+import { formatSessionKey, parseSessionKey } from '../rules/session-key.ts';
+import type { Body, Reading } from '../store/contract.ts';
+import type { EntryRow, SessionRow } from '../store/rows.ts';
+import { levelName, levelRank, type EntryBody as StoredBody } from '../store/views.ts';
+
+const Id = z.string().min(1).max(256);
+const Time = z.int().min(0);
+const Data = z.record(z.string(), z.unknown());
+
+export const header = { type: 'interlane-export', version: 1 } as const;
+const Header = z.strictObject({ type: z.literal(header.type), version: z.literal(header.version) });
+
+const Life = z.strictObject({
+  type: z.literal('session'),
+  key: z.string().min(1).max(4096),
+  id: Id,
+  life: z.int().min(1),
+  current: z.boolean(),
+  state: z.enum(['live', 'archived']),
+  agent: z.string().min(1).max(64),
+  kind: z.enum(['main', 'group', 'cron', 'hook', 'node', 'other']),
+  label: z.string().min(1).max(512).optional(),
+  user: z.string().optional(),
+  /** The id of the life that spawned it. */
+  spawnedBy: Id.optional(),
+  depth: z.int().min(0),
+  taint: Level,
+  existTaint: Level,
+  createdAt: Time,
+  lastAt: Time,
+  totalTokens: z.int().min(0),
+  abortedLast: z.boolean(),
+  systemSent: z.boolean(),
+  archiveAt: Time.optional(),
+  settings: Data,
+  delivery: Data.optional(),
+  /** How many entries follow. */
+  entries: z.int().min(0),
+});
+type Life = z.infer<typeof Life>;
+
+const EntryBody = z.strictObject({
+  context: z.string().optional(),
+  calls: z.array(z.strictObject({ id: z.string(), name: z.string(), arguments: Data })).optional(),
+  toolCallId: z.string().optional(),
+  toolName: z.string().optional(),
+  isError: z.boolean().optional(),
+  aborted: z.literal(true).optional(),
+});
+
+const Entry = z.strictObject({
+  type: z.literal('entry'),
+  seq: z.int().min(1),
+  id: Id,
+  role: z.enum(['user', 'assistant', 'toolResult']),
+  taint: Level,
+  at: Time,
+  provenance: Provenance.optional(),
+  text: z.string(),
+  body: EntryBody.optional(),
+});
+type Entry = z.infer<typeof Entry>;
+
+/** All lives of one key, oldest first. */
+export interface Exported {
+  key: string;
+  lives: { life: Life; entries: Entry[] }[];
+}
+
+// Out -----------------------------------------------------------------------------------------------------------------
+
+/** The key of a session given as key, as session id, or as a key of the agent `main`. */
+export function* keyNamed(t: Reading, text: string): Body<string | undefined> {
+  for (const key of [text, `agent:main:${text}`]) {
+    const row = yield* t.one<SessionRow>(`SELECT * FROM sessions WHERE (key = ? OR id = ?) AND state <> 'deleted' LIMIT 1`, key, key);
+    if (row) return row.key;
+  }
+  return undefined;
+}
+
+/** Keys in the order in which they were last active, so that they come in again in that order. */
+export function* allKeys(t: Reading): Body<string[]> {
+  const rows = yield* t.all<{ key: string }>(
+    `SELECT key, max(last_pos) AS pos FROM sessions WHERE state <> 'deleted' GROUP BY key ORDER BY pos`,
+  );
+  return rows.map(({ key }) => key);
+}
+
+export function* livesOf(t: Reading, key: string): Body<{ pk: number; line: Life }[]> {
+  const rows = yield* t.all<SessionRow & { parent_id: string | null }>(
+    `SELECT s.*, p.id AS parent_id FROM sessions s LEFT JOIN sessions p ON p.pk = s.parent_pk AND p.state <> 'deleted'
+     WHERE s.key = ? AND s.state <> 'deleted' ORDER BY s.life`,
+    key,
+  );
+  return rows.map((row) => ({ pk: row.pk, line: lifeLine(row) }));
+}
+
+const entriesPage = 500;
+
+/** The next page of entries; the last one is empty. */
+export function* entriesAfter(t: Reading, pk: number, seq: number): Body<Entry[]> {
+  const rows = yield* t.all<EntryRow>('SELECT * FROM entries WHERE session_pk = ? AND seq > ? ORDER BY seq LIMIT ?', pk, seq, entriesPage);
+  return rows.map((row) => ({
+    type: 'entry',
+    seq: row.seq,
+    id: row.id,
+    role: row.role,
+    taint: levelName(row.taint),
+    at: row.at,
+    ...(row.provenance === null ? {} : { provenance: JSON.parse(row.provenance) as Provenance }),
+    text: row.text,
+    ...(row.body === null ? {} : { body: JSON.parse(row.body) as Entry['body'] }),
+  }));
+}
+
+function lifeLine(row: SessionRow & { parent_id: string | null }): Life {
+  return {
+    type: 'session',
+    key: row.key,
+    id: row.id,
+    life: row.life,
+    current: row.current === 1,
+    state: row.state === 'archived' ? 'archived' : 'live',
+    agent: row.agent,
+    kind: row.kind as Life['kind'],
+    ...(row.label === null ? {} : { label: row.label }),
+    ...(row.user === null ? {} : { user: row.user }),
+    ...(row.parent_id === null ? {} : { spawnedBy: row.parent_id }),
+    depth: row.depth,
+    taint: levelName(row.taint),
+    existTaint: levelName(row.exist_taint),
+    createdAt: row.created_at,
+    lastAt: row.last_at,
+    totalTokens: row.total_tokens,
+    abortedLast: row.aborted_last === 1,
+    systemSent: row.system_sent === 1,
+    ...(row.archive_at === null ? {} : { archiveAt: row.archive_at }),
+    settings: JSON.parse(row.settings) as Record<string, unknown>,
+    ...(row.delivery === null ? {} : { delivery: JSON.parse(row.delivery) as Record<string, unknown> }),
+    entries: row.next_seq - 1,
+  };
+}
+
+// In ------------------------------------------------------------------------------------------------------------------
+
+/** Lines → keys, each checked and whole. Lines of one key follow each other. */
+export async function* readExport(lines: AsyncIterable<string>): AsyncGenerator<Exported> {
+  let number = 0;
+  let open: Exported | undefined;
+  const refuse = (why: string): never => {
+    throw new InterlaneError('INVALID_REQUEST', `line ${number} of the export ${why}; make the export again`);
+  };
+  const read = <S extends z.ZodType>(schema: S, value: unknown): z.infer<S> => {
+    const found = schema.safeParse(value);
+    if (found.success) return found.data;
+    const [issue] = found.error.issues;
+    return refuse(`does not fit: ${z.core.toDotPath(issue!.path) || 'it'} ${issue!.message.toLowerCase()}`);
+  };
+  const whole = (unit: Exported) => {
+    const { life, entries } = unit.lives.at(-1)!;
+    if (entries.length !== life.entries)
+      refuse(`comes too early: session ${life.key} has ${life.entries} entries, and ${entries.length} are here`);
+    return unit;
+  };
+  for await (const line of lines) {
+    number++;
+    if (line.trim() === '') continue;
+    const value = parseLine(line) ?? refuse('is not JSON');
+    if (number === 1) {
+      read(Header, value);
+      continue;
+    }
+    if ((value as { type?: unknown }).type === 'session') {
+      const life = read(Life, value);
+      checkKey(life, refuse);
+      if (open) whole(open);
+      if (open && open.key === life.key) {
+        if (life.life <= open.lives.at(-1)!.life.life) refuse('is out of order');
+        open.lives.push({ life, entries: [] });
+      } else {
+        if (open) yield open;
+        open = { key: life.key, lives: [{ life, entries: [] }] };
+      }
+    } else {
+      const entry = read(Entry, value);
+      const { entries } = open?.lives.at(-1) ?? refuse('belongs to no session');
+      if (entry.seq !== entries.length + 1) refuse('is out of order');
+      entries.push(entry);
+    }
+  }
+  number++;
+  if (number === 1) refuse('is missing');
+  if (open) yield whole(open);
+}
+
+function parseLine(line: string): unknown {
+  try {
+    return JSON.parse(line);
+  } catch {
+    return undefined;
+  }
+}
+
+/** A key is taken only as we would write it, and only under its own agent. */
+function checkKey({ key, agent }: Life, refuse: (why: string) => never): void {
+  const parsed = parseSessionKey(key, { agentId: agent, mainKey: 'main', ...(key === 'global' ? { globalOwner: agent } : {}) });
+  if (!parsed.ok || formatSessionKey(parsed.key) !== key || parsed.key.agent !== agent) refuse('has a key that is not one');
+}
+
+/** How a key stands to what is in the store: not there, there as it is in the export, or there otherwise. */
+export function* standing(t: Reading, { key, lives }: Exported): Body<'new' | 'same' | 'taken'> {
+  const here = yield* t.all<SessionRow>(`SELECT * FROM sessions WHERE key = ? AND state <> 'deleted' ORDER BY life`, key);
+  const same =
+    here.length === lives.length && here.every((row, at) => row.id === lives[at]!.life.id && row.next_seq - 1 === lives[at]!.life.entries);
+  if (here.length > 0) return same ? 'same' : (yield* isBlank(t, here)) ? 'new' : 'taken';
+  for (const { life } of lives) if (yield* t.one('SELECT 1 FROM sessions WHERE id = ?', life.id)) return 'taken';
+  return 'new';
+}
+
+/** A main session that was opened at the first start and never used. */
+function* isBlank(t: Reading, [row, ...more]: SessionRow[]): Body<boolean> {
+  if (!row || more.length > 0 || row.next_seq > 1 || row.kind !== 'main') return false;
+  return (yield* t.one('SELECT 1 FROM runs WHERE session_pk = ? LIMIT 1', row.pk)) === undefined;
+}
+
+/** One key with all its lives, in one transaction. `children` are sessions that came in before the one that spawned them. */
+export const importSession: EngineCommand<{ exported: Exported; children: { id: string; spawnedBy: string }[] }, void> = {
+  name: 'import session',
+  *body(t, { exported, children }) {
+    if ((yield* standing(t, exported)) !== 'new')
+      throw new InterlaneError('SESSION_CHANGED', `session ${exported.key} is there already; nothing of it was changed`);
+    yield* t.run('DELETE FROM sessions WHERE key = ? AND next_seq = 1', exported.key); // blank, or there is none
+    for (const { life, entries } of exported.lives) {
+      const labelled = life.current && life.label !== undefined;
+      const taken =
+        labelled && (yield* t.one('SELECT 1 FROM sessions WHERE agent = ? AND label = ? AND current = 1', life.agent, life.label!));
+      if (taken)
+        throw new InterlaneError('LABEL_IN_USE', `label ${JSON.stringify(life.label)} of ${life.key} is in use; take it off and try again`);
+      const session = yield* insertLife(t, life);
+      for (const entry of entries) {
+        const { id, role, text, provenance } = entry;
+        yield* appendEntry(
+          t,
+          session,
+          { id, role, text, provenance, body: entry.body as StoredBody, taint: levelRank(entry.taint) },
+          entry.at,
+        );
+      }
+      yield* t.run('UPDATE sessions SET last_at = ? WHERE pk = ?', life.lastAt, session.pk);
+      for (const child of children) {
+        if (child.spawnedBy === life.id) yield* t.run('UPDATE sessions SET parent_pk = ? WHERE id = ?', session.pk, child.id);
+      }
+    }
+  },
+};
+
+function* insertLife(t: Parameters<typeof appendEntry>[0], life: Life): Body<SessionRow> {
+  const parent =
+    life.spawnedBy === undefined ? undefined : yield* t.one<{ pk: number }>('SELECT pk FROM sessions WHERE id = ?', life.spawnedBy);
+  const [taint, existTaint] = [levelRank(life.taint), levelRank(life.existTaint)];
+  const { lastId } = yield* t.run(
+    `INSERT INTO sessions (id, key, life, current, agent, kind, label, user, parent_pk, depth, taint, exist_taint, level, state, created_at,
+       last_at, total_tokens, aborted_last, system_sent, archive_at, settings, delivery) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+    life.id,
+    life.key,
+    life.life,
+    life.current ? 1 : 0,
+    life.agent,
+    life.kind,
+    life.label ?? null,
+    life.user ?? null,
+    parent?.pk ?? null,
+    life.depth,
+    taint,
+    existTaint,
+    Math.max(taint, existTaint),
+    life.state,
+    life.createdAt,
+    life.lastAt,
+    life.totalTokens,
+    life.abortedLast ? 1 : 0,
+    life.systemSent ? 1 : 0,
+    life.archiveAt ?? null,
+    JSON.stringify(life.settings),
+    life.delivery === undefined ? null : JSON.stringify(life.delivery),
+  );
+  const row = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', lastId))!;
+  yield* noteSession(t, row, 'created', life.createdAt);
+  return row;
+}
+
+/** A copy under a key of its own. It has no label and no chat to speak to: those stay with the session that is there. */
+export function asNew(exported: Exported, newId: () => string): Exported {
+  const [{ life: first }] = exported.lives as [Exported['lives'][0]];
+  const key = `agent:${first.agent}:imported:${newId()}`;
+  const lives = exported.lives.map(({ life, entries }) => {
+    const { label: _label, delivery: _delivery, spawnedBy: _spawnedBy, archiveAt: _archiveAt, ...kept } = life;
+    return {
+      life: { ...kept, key, id: newId(), kind: 'other' as const },
+      entries: entries.map((entry) => ({ ...entry, id: newId() })),
+    };
+  });
+  return { key, lives };
+}

@@ -1,0 +1,86 @@
+// A look at a state directory without changing anything: whether its store is whole, who holds it, and a snapshot to read from.
+import { existsSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { InterlaneError } from '../../errors.ts';
+import { drive, reading, type Body, type Reading } from '../contract.ts';
+import { applicationId, migrations } from '../migrations.ts';
+import { Connection, explain, sqliteCode } from './database.ts';
+import { databaseName } from './open.ts';
+
+const waitMs = 10_000;
+const busy = 5;
+
+/** Undefined when there is no store yet. Throws what is wrong with it. */
+export function inspectStore(stateDir: string): { file: string; bytes: number } | undefined {
+  const file = join(stateDir, databaseName);
+  if (!existsSync(file)) return undefined;
+  const database = openChecked(file);
+  try {
+    const found = Object.values(database.prepare('PRAGMA quick_check(1)').get()!)[0];
+    if (found !== 'ok') throw damaged(file, String(found).replaceAll(/\s+/g, ' '));
+    return { file, bytes: statSync(file).size };
+  } catch (thrown) {
+    throw thrown instanceof InterlaneError ? thrown : damaged(file, explain(thrown));
+  } finally {
+    database.close();
+  }
+}
+
+/** Everything read through it is of one moment, also while a gateway writes. */
+export function snapshot(stateDir: string): { read<R>(body: (t: Reading) => Body<R>): R; close(): void } {
+  const file = join(stateDir, databaseName);
+  if (!existsSync(file))
+    throw new InterlaneError('FILE_UNREADABLE', `state directory ${stateDir} has no ${databaseName}; check --state-dir`);
+  const database = openChecked(file);
+  const version = Number(Object.values(database.prepare('PRAGMA user_version').get()!)[0]);
+  if (version < migrations.length) {
+    database.close();
+    throw new InterlaneError(
+      'STORE_UNUSABLE',
+      `store ${file} was written by an older Interlane; start the gateway once to bring it up to date`,
+    );
+  }
+  const connection = new Connection(database);
+  database.exec('BEGIN');
+  return { read: (body) => drive(body(reading), (query) => connection.answer(query)), close: () => connection.close() };
+}
+
+/** Whether a process holds the state. Reading a database that is locked for writing is refused, and nothing else is done. */
+export function isHeld(stateDir: string): boolean {
+  const file = join(stateDir, 'lock.db');
+  if (!existsSync(file)) return false;
+  let database: DatabaseSync | undefined;
+  try {
+    database = new DatabaseSync(file, { readOnly: true, timeout: 0 });
+    database.prepare('SELECT count(*) FROM sqlite_schema').get();
+    return false;
+  } catch (thrown) {
+    return sqliteCode(thrown) === busy;
+  } finally {
+    database?.close();
+  }
+}
+
+function openChecked(file: string): DatabaseSync {
+  let database: DatabaseSync | undefined;
+  try {
+    database = new DatabaseSync(file, { readOnly: true, timeout: waitMs });
+    const number = (sql: string) => Number(Object.values(database!.prepare(sql).get()!)[0]);
+    if (number('PRAGMA application_id') !== applicationId)
+      throw new InterlaneError('STORE_UNUSABLE', `store ${file} is a database of another program; choose another --state-dir`);
+    if (number('PRAGMA user_version') > migrations.length)
+      throw new InterlaneError(
+        'STORE_UNUSABLE',
+        `store ${file} was written by a newer Interlane; use that version, or another --state-dir`,
+      );
+    return database;
+  } catch (thrown) {
+    if (database?.isOpen) database.close();
+    if (thrown instanceof InterlaneError) throw thrown;
+    throw new InterlaneError('STORE_UNUSABLE', `store ${file} cannot be opened: ${explain(thrown)}`, { cause: thrown });
+  }
+}
+
+const damaged = (file: string, how: string) =>
+  new InterlaneError('STORE_UNUSABLE', `store ${file} is damaged (${how}); restore a backup with "interlane restore"`);
