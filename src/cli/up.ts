@@ -3,8 +3,12 @@ import { chmodSync, mkdirSync, statSync } from 'node:fs';
 import { enableCompileCache, flushCompileCache } from 'node:module';
 import { join } from 'node:path';
 import type { Paths } from '../config/paths.ts';
+import { watchConfig, type Change } from '../config/change.ts';
+import { loadConfig } from '../config/load.ts';
 import type { Config } from '../config/schema.ts';
 import { InterlaneError, reasonOf } from '../errors.ts';
+import type { Found } from '../runtime/models.ts';
+import type { Log } from '../server/log.ts';
 import { running } from './reach.ts';
 import { columns, count, paint, visible, type Terminal } from './terminal.ts';
 import { version } from './version.ts';
@@ -18,11 +22,21 @@ export async function up(terminal: Terminal, paths: Paths, config: Config, warni
   const listen = listenAt(terminal.env, config, flags);
   const open = openState(paths.stateDir);
   enableCompileCache(join(paths.stateDir, 'cache')); // the next start is faster
-  const { startGateway } = await import('../gateway.ts');
-  const warn = (message: string) => void terminal.stderr.write(`! ${visible(message)}\n`);
+  const [{ startGateway }, { createLog }, { findModel }] = await Promise.all([
+    import('../gateway.ts'),
+    import('../server/log.ts'),
+    import('../runtime/models.ts'),
+  ]);
+  const log = createLog({
+    level: config.log.level,
+    terminal: terminal.stderr.isTTY === true,
+    write: (line) => void terminal.stderr.write(visible(line.trimEnd()) + '\n'),
+  });
+  const warn = (message: string) => log.warn(message);
+  const found = await findModel(config, terminal.env, fetch);
   let gateway: Awaited<ReturnType<typeof startGateway>>;
   try {
-    gateway = await startGateway(config, { stateDir: paths.stateDir, warn, listen });
+    gateway = await startGateway(config, { stateDir: paths.stateDir, warn, log, listen, found });
   } catch (thrown) {
     if (await sayRunning(terminal, paths.stateDir, thrown)) return;
     throw thrown;
@@ -31,12 +45,29 @@ export async function up(terminal: Terminal, paths: Paths, config: Config, warni
   const stopped = stopSignal(terminal);
   const { server, world } = gateway;
   const notes = [...warnings, ...gateway.warnings, ...open];
-  terminal.stdout.write(screen(terminal, { paths, config, server: server!, defaultId: world.agents.defaultId, notes }));
+  terminal.stdout.write(screen(terminal, { paths, config, found, server: server!, defaultId: world.agents.defaultId, notes }));
   flushCompileCache();
+  log.info({ url: server!.url, version, pid: process.pid }, 'gateway is up');
+  const unwatch = paths.configFile === undefined ? () => {} : followConfig(paths.configFile, terminal.env, gateway, log);
   await stopped;
+  unwatch();
   terminal.stdout.write('Stopping.\n');
   await gateway.close();
   terminal.stdout.write('Stopped.\n');
+}
+
+/** A changed file is taken up; one that is wrong changes nothing. */
+function followConfig(file: string, env: Terminal['env'], gateway: { reload(config: Config): Promise<Change> }, log: Log): () => void {
+  const take = async () => {
+    try {
+      const { applied, restart } = await gateway.reload(loadConfig(file, env).config);
+      if (applied.length > 0) log.warn({ settings: applied.join(', ') }, 'config changed');
+      if (restart.length > 0) log.warn({ settings: restart.join(', ') }, 'config changed; this holds after a restart');
+    } catch (thrown) {
+      log.error(`config was not taken up, the old one holds: ${reasonOf(thrown)}`);
+    }
+  };
+  return watchConfig(file, () => void take());
 }
 
 const shortestToken = 16;
@@ -97,12 +128,23 @@ function stopSignal(terminal: Terminal): Promise<void> {
 interface Up {
   paths: Paths;
   config: Config;
+  found: Found | undefined;
   server: { url: string; signInUrl: string; adminToken: string | undefined };
   defaultId: string;
   notes: string[];
 }
 
-function screen(terminal: Terminal, { paths, config, server, defaultId, notes }: Up): string {
+/** Whose model answers, who pays, and how to change it. */
+function modelLine({ agents }: Config, found: Found | undefined): string {
+  if (agents.defaults.model !== undefined) return `${agents.defaults.model} (agents.defaults.model)`;
+  const off = 'models.discover: false turns this off';
+  if (found?.settings.apiKey !== undefined)
+    return `${found.provider}/${found.model}, with ${found.by} of the environment; its owner pays for every token (${off})`;
+  if (found) return `${found.provider}/${found.model}, from ${found.by}; free of charge (${off})`;
+  return 'scripted: it repeats what it is told; set ANTHROPIC_API_KEY, OPENAI_API_KEY or agents.defaults.model for a real one';
+}
+
+function screen(terminal: Terminal, { paths, config, found, server, defaultId, notes }: Up): string {
   const listed = config.agents.list.map((entry) => entry.name ?? entry.id);
   const agents = listed.length === 0 ? ['main'] : listed;
   const { tools, policy } = config;
@@ -112,7 +154,7 @@ function screen(terminal: Terminal, { paths, config, server, defaultId, notes }:
     ['config', paths.configFile ?? `built-in defaults (to change them, write ${paths.usualConfigFile})`],
     ['store', `${paths.stateDir} (SQLite, durability ${config.store.durability})`],
     ['agents', `${agents.join(', ')} (default: ${defaultId})`],
-    ['model', 'scripted: it repeats what it is told; no real model can be configured yet'],
+    ['model', modelLine(config, found)],
     [
       'policy',
       `a session sees: ${tools.sessions.visibility}; agent to agent: ${tools.agentToAgent.enabled ? 'on' : 'off'}; ${count(policy.rules.length, 'rule')} of yours`,

@@ -7,6 +7,7 @@ import { startGateway } from '../gateway.ts';
 import { SessionFacts } from '../protocol/session.ts';
 import { decide, partyOf } from '../rules/decide.ts';
 import { nearMisses } from '../rules/route.ts';
+import { createLog } from '../server/log.ts';
 import { findModel } from '../runtime/models.ts';
 import { readConfig } from './load.ts';
 import { configReference, listSettings } from './reference.ts';
@@ -60,7 +61,8 @@ const greeting = {
 /** Everything that reads a config, asked once each. */
 async function readEverything(config: Config): Promise<void> {
   const stateDir = mkdtempSync(join(tmpdir(), 'interlane-read-'));
-  const gateway = await startGateway(config, { stateDir, listen: { version: 'test', token: 'a token for this test' } });
+  const log = createLog({ level: config.log.level, terminal: false, write: () => {} });
+  const gateway = await startGateway(config, { stateDir, log, listen: { version: 'test', token: 'a token for this test' } });
   // One answer by an agent with settings of its own, one by another with a key of its own.
   for (const [key, settings] of [
     ['agent:a:main', '{}'],

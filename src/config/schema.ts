@@ -234,6 +234,15 @@ export const Config = z.strictObject({
     .strictObject({ servers: z.record(z.string(), mcpServer).default({}).meta({ description: 'outside tool servers by name' }) })
     .prefault({})
     .meta({ notYet: true }),
+  log: z
+    .strictObject({
+      level: z
+        .enum(['debug', 'info', 'warn', 'error', 'silent'])
+        .optional()
+        .meta({ description: 'how much `up` writes to its error output; without it info, and on a terminal only what is worth a look' }),
+    })
+    .prefault({})
+    .meta({ restart: true }),
   store: z
     .strictObject({
       keepDays: z.int().min(1).default(30).meta({

@@ -4,24 +4,23 @@ import type { Bus } from '../events/bus.ts';
 import { isTerminal } from '../protocol/run.ts';
 
 export type Log = Pick<Logger, 'debug' | 'info' | 'warn' | 'error'>;
-export const logLevels = ['debug', 'info', 'warn', 'error', 'silent'] as const;
-export type LogLevel = (typeof logLevels)[number];
 
-export interface LogOptions {
-  level: LogLevel;
-  /** For a person at a terminal instead of a program. */
-  pretty: boolean;
+interface LogOptions {
+  /** `log.level` of the config. */
+  level: string | undefined;
+  /** A person reads it instead of a program. */
+  terminal: boolean;
   write(line: string): void;
 }
 
 /** Whatever carries a secret by name is cut out, should it ever get here. */
 const secrets = ['token', 'password', 'authorization', 'cookie', 'apiKey', 'code', 'headers'];
 
-export function createLog({ level, pretty, write }: LogOptions): Log {
-  const stream: DestinationStream = { write: pretty ? (line) => write(forPerson(line)) : write };
+export function createLog({ level, terminal, write }: LogOptions): Log {
+  const stream: DestinationStream = { write: terminal ? (line) => write(forPerson(line)) : write };
   return pino(
     {
-      level,
+      level: level ?? (terminal ? 'warn' : 'info'),
       base: null,
       timestamp: pino.stdTimeFunctions.isoTime,
       formatters: { level: (label) => ({ level: label }) },
