@@ -149,7 +149,7 @@ function readings(written: string): Ask['named'] {
     const decoded = decodeURIComponent(written);
     const others = new Set([decodeURIComponent(written.replaceAll('%25', '%2525')), written]);
     others.delete(decoded);
-    return { decoded, else: [...others] };
+    return { decoded, others: [...others] };
   } catch {
     throw new InterlaneError('INVALID_REQUEST', 'path is not well encoded; write a % of a key as %25');
   }

@@ -27,7 +27,7 @@ export interface Ask {
   method: string;
   headers: Headers;
   /** What stands in the path where the table has a name: decoded, and the other ways it may be meant. */
-  named: { decoded: string; else: string[] };
+  named: { decoded: string; others: string[] };
   wire: Wire;
   /** Whether the secret it came with is still good. */
   valid(): Promise<boolean>;
@@ -49,7 +49,7 @@ export function createRoutes(parts: RoutesParts): Handlers {
       return await history.find(caller.level, named.decoded);
     } catch (thrown) {
       if (!(thrown instanceof InterlaneError)) throw thrown;
-      for (const key of named.else) {
+      for (const key of named.others) {
         const found = await history.find(caller.level, key).catch(() => undefined);
         if (found) return found;
       }

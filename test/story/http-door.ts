@@ -71,7 +71,7 @@ interface Heard {
   data?: any;
 }
 
-export class Listener {
+class Listener {
   readonly response: Response;
   private readonly controller: AbortController;
   private readonly blocks: AsyncGenerator<Heard>;

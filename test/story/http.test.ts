@@ -69,21 +69,21 @@ describe('history', () => {
 
 describe('a request is looked at in this order', () => {
   it.each([
-    ['DELETE', '/sessions/nobody/history?limit=0', '', 405, 'method_not_allowed', 'the method first, before anyone is asked who they are'],
-    ['GET', '/tools/invoke', '', 405, 'method_not_allowed', 'also where a wider route would fit'],
-    ['GET', '/sessions/nobody/history?limit=0', '', 401, 'unauthorized', 'then who calls'],
-    ['GET', '/nothing/here', '', 404, 'not_found', 'what does not exist is no secret'],
-    ['GET', '/sessions/nobody/history?limit=0', adminToken, 404, 'not_found', 'then whether it is there'],
-    ['GET', '/sessions/main/history?limit=0', adminToken, 400, 'invalid_request_error', 'and then what is asked of it'],
-    ['GET', '/sessions/main/history?limit=ten', adminToken, 400, 'invalid_request_error', 'text is no number'],
-    ['GET', '/sessions/main/history?limits=1', adminToken, 400, 'invalid_request_error', 'what is not known is refused'],
-    ['GET', '/sessions/%E0%A4%A/history', adminToken, 400, 'invalid_request_error', 'a path that cannot be decoded'],
-    ['GET', '/runs/none?wait=x', adminToken, 404, 'not_found', 'a run that is not there'],
-    ['GET', '/sessions?kinds=main,nonsense', adminToken, 400, 'invalid_request_error', 'a word that is not in the list'],
-  ])('%s %s is answered %#', async (method, path, token, status, type, why) => {
+    ['the method first, before anyone is asked who they are', 'DELETE', '/sessions/nobody/history?limit=0', '', 405, 'method_not_allowed'],
+    ['also where a wider route would fit', 'GET', '/tools/invoke', '', 405, 'method_not_allowed'],
+    ['then who calls', 'GET', '/sessions/nobody/history?limit=0', '', 401, 'unauthorized'],
+    ['what does not exist is no secret', 'GET', '/nothing/here', '', 404, 'not_found'],
+    ['then whether it is there', 'GET', '/sessions/nobody/history?limit=0', adminToken, 404, 'not_found'],
+    ['and then what is asked of it', 'GET', '/sessions/main/history?limit=0', adminToken, 400, 'invalid_request_error'],
+    ['text is no number', 'GET', '/sessions/main/history?limit=ten', adminToken, 400, 'invalid_request_error'],
+    ['what is not known is refused', 'GET', '/sessions/main/history?limits=1', adminToken, 400, 'invalid_request_error'],
+    ['a path that cannot be decoded', 'GET', '/sessions/%E0%A4%A/history', adminToken, 400, 'invalid_request_error'],
+    ['a run that is not there', 'GET', '/runs/none?wait=x', adminToken, 404, 'not_found'],
+    ['a word that is not in the list', 'GET', '/sessions?kinds=main,nonsense', adminToken, 400, 'invalid_request_error'],
+  ])('%s: %s %s', async (_, method, path, token, status, type) => {
     const stage = await door().open();
     const answer = await stage.ask(path, { method, token });
-    expect([why, answer.status, answer.json.error.type]).toEqual([why, status, type]);
+    expect([answer.status, answer.json.error.type]).toEqual([status, type]);
     if (status === 405) expect(answer.headers.get('allow')).toMatch(/^(GET, HEAD|POST)$/);
   });
 });
@@ -215,20 +215,20 @@ describe('a message', () => {
   });
 
   it.each([
-    ['{"message":', 400, 'not JSON'],
-    ['', 400, 'nothing'],
-    ['[]', 400, 'no object'],
-    ['{"message":"  "}', 400, 'blank'],
-    ['{"message":"hi","from":"owner"}', 400, 'a field that nobody knows'],
-    [new Uint8Array([0x7b, 0xff, 0x7d]), 400, 'no text'],
-    [`{"message":"${'x'.repeat(5 * 1024 * 1024)}"}`, 413, 'too much'],
-    [new Blob([`{"message":"${'x'.repeat(5 * 1024 * 1024)}"}`]).stream(), 413, 'too much, of a length not told'],
-  ])('is refused as data: %#', async (body, status, why) => {
+    ['not JSON', 400, '{"message":'],
+    ['nothing', 400, ''],
+    ['no object', 400, '[]'],
+    ['blank', 400, '{"message":"  "}'],
+    ['a field that nobody knows', 400, '{"message":"hi","from":"owner"}'],
+    ['no text', 400, new Uint8Array([0x7b, 0xff, 0x7d])],
+    ['too much', 413, `{"message":"${'x'.repeat(5 * 1024 * 1024)}"}`],
+    ['too much, of a length not told', 413, new Blob([`{"message":"${'x'.repeat(5 * 1024 * 1024)}"}`]).stream()],
+  ])('is refused as data: %s', async (_, status, body) => {
     const stage = await door().open();
     // oxlint-disable-next-line typescript/no-explicit-any -- `duplex` is needed for a stream and missing in the types
     const init: any = { method: 'POST', body, duplex: 'half' };
     const answer = await stage.ask('/sessions/main/messages', init);
-    expect([why, answer.status, answer.json.ok]).toEqual([why, status, false]);
+    expect([answer.status, answer.json.ok]).toEqual([status, false]);
     expect(answer.text).not.toMatch(/\n {4}at |node_modules|\.ts:/);
     expect(stage.warnings).toEqual([]);
   });

@@ -184,7 +184,7 @@ describe('a stream ends', () => {
     expect(stage.warnings).toEqual([]);
   });
 
-  it('when its reader does not read, and until then keeps little of what is missed', async () => {
+  it('when its reader does not read; what it did not take was never kept for it', async () => {
     const stage = await door().open();
     const socket = await stage.socket();
     const slow = stage.clock.asleep(30_000);
@@ -193,15 +193,20 @@ describe('a stream ends', () => {
     while ((await streams(stage)) !== '1');
     const state = { stuck: false };
     void slow.then(() => (state.stuck = true));
-    // As much as the buffers of two sockets hold, however much that is on this machine.
-    while (!state.stuck) await stage.tell('main', 'x'.repeat(900_000));
-    await stage.tell('main', 'x'.repeat(900_000));
+    // As much as the buffers of two sockets hold, however much that is on this machine, and then more.
+    let said = 0;
+    for (let more = 5; more > 0; said += 1_800_000) {
+      if (state.stuck) more--;
+      await stage.tell('main', 'x'.repeat(900_000));
+    }
+    let heard = 0;
+    socket.on('data', (data) => (heard += data.length));
     const gone = new Promise<void>((resolve) => socket.once('close', () => resolve()));
     stage.clock.advance(30_000);
     while ((await streams(stage)) !== '0');
     socket.resume();
     await gone;
-    expect(stage.warnings).toEqual([]);
+    expect(heard).toBeLessThan(said);
   });
 
   it('for what rises above the level of its token: nothing of that is heard', async () => {
