@@ -166,13 +166,13 @@ const environmentKeys: { variables: string[]; provider: string; type: ProviderTy
 const ollama = 'http://127.0.0.1:11434';
 const lookMs = 500;
 
-/** Looks for a key in the environment, then for a local Ollama. Asked only by `up`, and only when no model is configured. */
+/** Looks for a key in the environment, then for a local Ollama. Asked only by `up`, and only when no model is configured; INTERLANE_DISCOVER=0 forbids it. */
 export async function findModel(
   { models, agents }: { models: { discover: boolean }; agents: { defaults: { model?: string | undefined } } },
   env: Record<string, string | undefined>,
   fetchUrl: typeof fetch,
 ): Promise<Found | undefined> {
-  if (!models.discover || agents.defaults.model !== undefined) return undefined;
+  if (!models.discover || env['INTERLANE_DISCOVER'] === '0' || agents.defaults.model !== undefined) return undefined;
   for (const { variables, provider, type, model, baseUrl } of environmentKeys) {
     const by = variables.find((name) => env[name]?.trim());
     if (by === undefined) continue;

@@ -32,11 +32,16 @@ export interface Running {
   printed(text: string): Promise<void>;
 }
 
+/** The log of a gateway that nobody watches: what is in it that is more than news. */
+export function complaints(stderr: string): string[] {
+  return stderr.split('\n').filter((line) => line !== '' && (JSON.parse(line) as { level: string }).level !== 'info');
+}
+
 const launcher = resolve('bin/interlane.cjs');
 
 /** Only what a program needs to run: nothing of the machine's own settings or keys reaches it. */
 function cleanEnv(more: Record<string, string> = {}): Record<string, string> {
-  return { PATH: `${dirname(process.execPath)}:${process.env['PATH'] ?? ''}`, HOME: process.env['HOME']!, ...more };
+  return { PATH: `${dirname(process.execPath)}:${process.env['PATH'] ?? ''}`, HOME: process.env['HOME']!, INTERLANE_DISCOVER: '0', ...more };
 }
 
 export function start(command: string, args: string[], options: Options = {}): Running {

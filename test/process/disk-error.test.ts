@@ -33,7 +33,7 @@ const program = `
 it('an I/O error at the commit is reported as an unknown outcome, and everything acknowledged is there afterwards', async () => {
   const state = scratch();
   const node = [process.execPath, '--input-type=module', '-e', program, state];
-  const { status, stdout } = await start('sh', ['-c', 'ulimit -f 1024 && exec "$@"', 'sh', ...node]).finished;
+  const { status, stdout } = await start('sh', ['-c', 'ulimit -f 2048 && exec "$@"', 'sh', ...node]).finished;
   const lines = stdout.trim().split('\n');
   expect(status).toBe(9);
   const kept = lines.filter((line) => line.startsWith('kept ')).map((line) => line.slice(5));
