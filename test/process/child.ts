@@ -41,7 +41,12 @@ const launcher = resolve('bin/interlane.cjs');
 
 /** Only what a program needs to run: nothing of the machine's own settings or keys reaches it. */
 function cleanEnv(more: Record<string, string> = {}): Record<string, string> {
-  return { PATH: `${dirname(process.execPath)}:${process.env['PATH'] ?? ''}`, HOME: process.env['HOME']!, INTERLANE_DISCOVER: '0', ...more };
+  return {
+    PATH: `${dirname(process.execPath)}:${process.env['PATH'] ?? ''}`,
+    HOME: process.env['HOME']!,
+    INTERLANE_DISCOVER: '0',
+    ...more,
+  };
 }
 
 export function start(command: string, args: string[], options: Options = {}): Running {
