@@ -268,6 +268,9 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
       fetch: (request, env) => app.fetch(request, env),
       sockets,
       after: (ms, work) => clock.after(ms, work),
+    }).catch((thrown: unknown) => {
+      sockets.close('there is no port'); // its timers would keep the process alive
+      throw thrown;
     });
     ({ url } = server);
     live.start();
