@@ -349,6 +349,9 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
       fetch: (request, remote) => http.fetch(request, remote),
       sockets,
       after: (ms, work) => clock.after(ms, work),
+    }).catch((thrown: unknown) => {
+      sockets.close('there is no port'); // its timers would keep the process alive
+      throw thrown;
     });
     ({ url } = server);
     // Made only now: a start that fails at the port must not use up the one time that the secret is shown.

@@ -3,6 +3,8 @@ export { defaultConfig, loadConfig, readConfig, type LoadedConfig } from './conf
 export type { Config } from './config/schema.ts';
 export { errorTable, InterlaneError, type ErrorCode } from './errors.ts';
 export { startGateway, type Gateway, type GatewayOptions } from './gateway.ts';
+export { connect, type Client, type ConnectOptions } from './client/client.ts';
+export { follow, type Follow } from './client/follow.ts';
 export { loopbackPost, loopbackTo } from './channels/loopback/loopback.ts';
 export type { Channel } from './channels/channel.ts';
 export { memoryStore } from './store/memory.ts';

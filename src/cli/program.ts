@@ -45,7 +45,7 @@ function program(terminal: Terminal, outcome: { status: number }): Command {
   dataCommands(root, terminal);
   root.commandsGroup('The shell:');
   shellCommands(root, terminal);
-  return root;
+  return root.helpCommand('help [command]', 'how a command is used');
 }
 
 function gatewayCommands(root: Command, terminal: Terminal, outcome: { status: number }): void {

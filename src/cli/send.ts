@@ -78,9 +78,9 @@ function spin(terminal: Terminal, text: string): () => void {
       await terminal.sleep(frameMs, over.signal);
     }
   };
-  void turn().catch(() => terminal.stderr.write('\r\u001b[K'));
+  void turn().catch(() => {});
   return () => {
     over.abort();
-    terminal.stderr.write('\r\u001b[K');
+    terminal.stderr.write('\r\u001b[K'); // the line is free again
   };
 }

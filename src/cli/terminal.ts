@@ -35,7 +35,7 @@ export function table(terminal: Terminal, head: string[], rows: string[][]): str
   const cells = rows.map((row) => row.map(oneLine));
   if (!terminal.stdout.isTTY) return cells.map((row) => `${row.join('\t')}\n`).join('');
   const widths = head.map((name, column) => Math.max(name.length, ...cells.map((row) => row[column]!.length)));
-  const limit = terminal.stdout.columns ?? Number.POSITIVE_INFINITY;
+  const limit = terminal.stdout.columns || Number.POSITIVE_INFINITY;
   const line = (row: string[]) =>
     cut(
       row

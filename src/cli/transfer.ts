@@ -112,7 +112,7 @@ export async function importSessions(terminal: Terminal, stateDir: string, name:
   });
   answer(terminal, flags.json, done, () => {
     const renamed = Object.entries(done.renamed).map(([from, to]) => `${oneLine(from)} came in as ${oneLine(to)}\n`);
-    const same = done.same.length === 0 ? '' : ` ${count(done.same.length, 'session')} were there already, unchanged.`;
+    const same = done.same.length === 0 ? '' : ` There already, unchanged: ${done.same.length}.`;
     return `${renamed.join('')}Imported ${count(done.imported.length, 'session')}.${same}\n`;
   });
 }

@@ -1,0 +1,377 @@
+// The commands that ask a running gateway, as a person and as a script would use them: what they print, where, and with which status.
+import { Readable, Writable } from 'node:stream';
+import { setTimeout as pause } from 'node:timers/promises';
+import { describe, expect, it, vi } from 'vitest';
+import { run } from '../../src/cli/program.ts';
+import type { Terminal } from '../../src/cli/terminal.ts';
+import { RealClock } from '../clock.ts';
+import { forTest, gates, say, Stage, type ScriptText } from './stage.ts';
+
+// Nothing here depends on how long it takes; a machine with other work to do may take its time.
+vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
+
+const token = 'a secret of at least sixteen';
+const script: ScriptText = [
+  { when: 'fail', steps: [{ fail: 'the model is away' }] },
+  { when: 'quiet', steps: [{ say: '' }] },
+  { when: 'bell', steps: [{ say: '\u0007\u001b[31mred\u202e' }] },
+  { when: 'status', steps: [{ say: 'Let me see.', calls: [{ tool: 'session_status', args: {} }] }, { say: 'All is well.' }] },
+  { when: 'hold (\\w+)', steps: [{ calls: [{ tool: 'gate', args: { name: 'hold' } }] }, { say: 'held' }] },
+  { when: 'stream', steps: [{ say: 'one two\nthree', stream: 4 }] },
+  { steps: [{ say: 're: {{input}}' }] },
+];
+
+/** A gateway and a way to use the command line on it. */
+async function open() {
+  const gate = gates();
+  const stage = await forTest(new Stage(new RealClock())).start(
+    { agents: { list: [{ id: 'main', name: 'Mina' }, { id: 'bo' }] } },
+    script,
+    {
+      listen: { host: '127.0.0.1', port: 0, token, version: '1' },
+      tools: [gate.tool],
+    },
+  );
+  const start = (argv: string[], more: { tty?: boolean; input?: string; env?: Record<string, string> } = {}) =>
+    started(argv, { ...more, env: { INTERLANE_STATE_DIR: stage.stateDir, ...more.env } });
+  const use = (argv: string[], more?: Parameters<typeof start>[1]) => start(argv, more).finished;
+  return { stage, gate, start, use };
+}
+
+function started(argv: string[], { tty = false, input = '', env = {} }: { tty?: boolean; input?: string; env?: Record<string, string> }) {
+  const written = { stdout: '', stderr: '' };
+  let wake = () => {};
+  const sink = (name: 'stdout' | 'stderr') =>
+    Object.assign(
+      new Writable({
+        write(chunk: Buffer, _, done) {
+          written[name] += chunk.toString();
+          wake();
+          done();
+        },
+      }),
+      { isTTY: tty, columns: 120 },
+    );
+  const handlers = new Set<() => void>();
+  const terminal: Terminal = {
+    argv,
+    env: { NO_COLOR: '1', ...env },
+    home: '/nowhere',
+    stdin: Readable.from([input]),
+    stdout: sink('stdout'),
+    stderr: sink('stderr'),
+    onSignal(name, handler) {
+      if (name === 'SIGINT') handlers.add(handler);
+      return () => void handlers.delete(handler);
+    },
+    now: () => Date.now(),
+    sleep: (ms, signal) => pause(ms, undefined, { signal }),
+    newId: () => crypto.randomUUID(),
+  };
+  let over = false;
+  const finished = run(terminal).then((status) => {
+    over = true;
+    wake();
+    return { status, ...written };
+  });
+  return {
+    finished,
+    interrupt: () => handlers.forEach((handler) => handler()),
+    printed: async (text: string, where: 'stdout' | 'stderr' = 'stdout') => {
+      while (!written[where].includes(text)) {
+        if (over) throw new Error(`ended without ${JSON.stringify(text)}: ${JSON.stringify(written)}`);
+        await new Promise<void>((resolve) => (wake = resolve));
+      }
+    },
+  };
+}
+
+const runIdIn = (text: string) => /[0-9a-f]{8}-[0-9a-f-]{27}/.exec(text)![0];
+
+describe('interlane send', () => {
+  it('prints the reply and nothing else', async () => {
+    const { use } = await open();
+    expect(await use(['send', 'main', 'hello', 'there'])).toEqual({ status: 0, stdout: 're: hello there\n', stderr: '' });
+  });
+
+  it('reads the message from standard input', async () => {
+    const { use } = await open();
+    expect((await use(['send', 'main', '-'], { input: 'from a\npipe' })).stdout).toBe('re: from a\npipe\n');
+    expect(await use(['send', 'main', '-'])).toMatchObject({ status: 64, stderr: expect.stringContaining('message is empty') });
+  });
+
+  it('answers with the run as JSON', async () => {
+    const { use } = await open();
+    const { stdout } = await use(['send', 'main', 'hello', '--json']);
+    expect(JSON.parse(stdout)).toMatchObject({ status: 'ok', sessionKey: 'agent:main:main', terminalReply: { text: 're: hello' } });
+  });
+
+  it('does not wait with --no-wait, and the reply can be asked for', async () => {
+    const { use } = await open();
+    const { stdout } = await use(['send', 'main', 'hello', '--no-wait']);
+    expect(stdout).toMatch(/^[0-9a-f-]{36}\n$/);
+    expect((await use(['wait', stdout.trim()])).stdout).toBe('re: hello\n');
+  });
+
+  it('says that the run goes on when the time is over, and how to ask again', async () => {
+    const { use, gate } = await open();
+    const late = await use(['send', 'main', 'hold on', '--timeout', '10ms']);
+    expect(late).toMatchObject({ status: 75, stdout: '' });
+    const runId = runIdIn(late.stderr);
+    expect(late.stderr).toContain(`run ${runId} goes on; ask again with: interlane wait ${runId}`);
+    gate.open('hold');
+    expect(await use(['wait', runId])).toEqual({ status: 0, stdout: 'held\n', stderr: '' });
+  });
+
+  it('stops waiting at Ctrl-C and says the same', async () => {
+    const { start, gate } = await open();
+    const sending = start(['send', 'main', 'hold on'], { tty: true });
+    await gate.entered('hold');
+    await sending.printed('agent:main:main is at work', 'stderr');
+    sending.interrupt();
+    expect(await sending.finished).toMatchObject({ status: 75, stderr: expect.stringContaining('ask again with: interlane wait') });
+    gate.open('hold');
+  });
+
+  it('with the same key is the same message', async () => {
+    const { use } = await open();
+    const sent = ['send', 'main', 'hello', '--idempotency-key', 'once', '--no-wait'];
+    const [first, second] = [await use(sent), await use(sent)];
+    expect(second.stdout).toBe(first.stdout);
+    expect((await use(['history', 'main'])).stdout.split('\n')).toHaveLength(3);
+  });
+
+  it('fails with the run, and with the words of the gateway', async () => {
+    const { use } = await open();
+    expect(await use(['send', 'main', 'fail'])).toMatchObject({
+      status: 69,
+      stdout: '',
+      stderr: expect.stringContaining('the model is away'),
+    });
+    expect(await use(['send', 'mian', 'hello'])).toMatchObject({
+      status: 66,
+      stderr: 'interlane: session "mian" was not found; did you mean agent:main:main or agent:bo:main?\n',
+    });
+  });
+
+  it('never lets a reply drive the terminal', async () => {
+    const { use } = await open();
+    const { stdout } = await use(['send', 'main', 'bell'], { tty: true });
+    expect(stdout).toBe('\\u0007\\u001b[31mred\\u202e\n');
+    for (const command of [['history', 'main'], ['sessions'], ['runs']]) {
+      // oxlint-disable-next-line no-control-regex
+      expect((await use(command, { tty: true })).stdout).not.toMatch(/[\u0007\u001b\u202e]/);
+    }
+  });
+});
+
+describe('the lists', () => {
+  it('are tables on a terminal and tab-separated lines elsewhere', async () => {
+    const { use } = await open();
+    await use(['send', 'main', 'hello']);
+    expect((await use(['sessions'], { tty: true })).stdout).toMatch(
+      /^SESSION +KIND +ACTIVE +MESSAGES +STATE +LABEL\nagent:main:main +main +\d+s ago +2 +done\nagent:bo:main +main +\d+s ago +0 +idle\n$/,
+    );
+    const lines = (await use(['sessions'])).stdout.trimEnd().split('\n');
+    expect(lines.map((line) => line.split('\t').slice(0, 2))).toEqual([
+      ['agent:main:main', 'main'],
+      ['agent:bo:main', 'main'],
+    ]);
+    expect((await use(['agents'])).stdout).toBe('main\tMina\tagent:main:main\tdefault\nbo\t\tagent:bo:main\t\n');
+    expect((await use(['runs', 'main'])).stdout).toMatch(/^[0-9a-f-]{36}\tagent:main:main\tok\t2\d{3}-\S+Z\t\d+ms\t\n$/);
+  });
+
+  it('are filtered', async () => {
+    const { use, stage } = await open();
+    await say(stage.gateway, 'hello', 'ana', { origin: { channel: 'loopback', peer: { kind: 'group', id: 'kitchen' } } });
+    await use(['send', 'main', 'fail']);
+    await stage.settled();
+    const keys = async (...flags: string[]) => (await use(['sessions', '--keys', ...flags])).stdout.trimEnd().split('\n');
+    expect(await keys('--kind', 'group')).toEqual(['agent:main:loopback:group:kitchen']);
+    expect(await keys('--agent', 'bo')).toEqual(['agent:bo:main']);
+    expect(await keys('--search', 'KITCH')).toEqual(['agent:main:loopback:group:kitchen']);
+    expect(await keys('--active', '2h', '--limit', '1')).toHaveLength(1);
+    expect(await keys('--label', 'none')).toEqual(['']);
+    expect(await keys('--archived')).toEqual(['']);
+    expect((await use(['runs', '--state', 'error', '--json'])).stdout).toContain('the model is away');
+    expect(await use(['runs', '--state', 'lost'])).toMatchObject({ status: 64, stderr: expect.stringContaining('Allowed choices are') });
+    expect(await use(['sessions', '--limit', '0'])).toMatchObject({ status: 64 });
+  });
+
+  it('show who spawned whom as a tree', async () => {
+    const { use, stage } = await open();
+    const child = (key: string, parent: string) =>
+      stage.gateway.store.write(
+        {
+          name: 'test child',
+          *body(t) {
+            yield* t.run(
+              `INSERT INTO sessions (id, key, life, current, agent, kind, parent_pk, created_at, last_at, last_pos)
+               SELECT ?, ?, 1, 1, 'main', 'other', pk, 0, 0, pk FROM sessions WHERE key = ?`,
+              key,
+              key,
+              parent,
+            );
+          },
+        },
+        {},
+      );
+    await child('agent:main:subagent:a', 'agent:main:main');
+    await child('agent:main:subagent:b', 'agent:main:main');
+    await child('agent:main:subagent:c', 'agent:main:subagent:a');
+    const { stdout } = await use(['sessions', '--tree']);
+    expect(
+      stdout
+        .replaceAll(/ {2}\(.*/g, '')
+        .trimEnd()
+        .split('\n')
+        .toSorted(),
+    ).toEqual(
+      [
+        'agent:bo:main',
+        'agent:main:main',
+        '└─ agent:main:subagent:a',
+        '   └─ agent:main:subagent:c',
+        '├─ agent:main:subagent:b',
+      ].toSorted(),
+    );
+  });
+
+  it('show history with tools or without', async () => {
+    const { use } = await open();
+    await use(['send', 'main', 'status']);
+    const spoken = async (...flags: string[]) =>
+      (await use(['history', 'main', ...flags])).stdout
+        .trimEnd()
+        .split('\n')
+        .map((line) => line.split('\t').slice(1).join(': '));
+    expect(await spoken()).toEqual(['user: status', 'assistant: Let me see.', 'assistant: All is well.']);
+    expect(await spoken('--limit', '1')).toEqual(['assistant: All is well.']);
+    expect(await spoken('--tools')).toEqual([
+      'user: status',
+      'assistant: Let me see.\\n→ session_status {}',
+      expect.stringMatching(/^result of session_status: \{/),
+      'assistant: All is well.',
+    ]);
+    expect((await use(['history', 'main', '--limit', '1'], { tty: true })).stdout).toMatch(
+      /^\d\d:\d\d:\d\d {2}assistant\n {2}All is well\.\n$/,
+    );
+    expect(JSON.parse((await use(['history', 'main', '--json'])).stdout)).toMatchObject({ sessionKey: 'agent:main:main' });
+  });
+
+  it('tell what the gateway is doing', async () => {
+    const { use, stage } = await open();
+    expect((await use(['status'])).stdout).toContain(`Interlane 1 at ${stage.gateway.server!.url}, up 0s (process ${process.pid})`);
+    expect(JSON.parse((await use(['status', '--json'])).stdout)).toMatchObject({
+      agents: 2,
+      runs: { running: 0 },
+      url: stage.gateway.server!.url,
+    });
+  });
+});
+
+describe('interlane tail', () => {
+  it('shows all sessions as lines', async () => {
+    const { start, use } = await open();
+    const tail = start(['tail', '--json']);
+    await tail.printed('"connected"');
+    await use(['send', 'main', 'hello']);
+    await tail.printed('"phase":"end"');
+    tail.interrupt();
+    const { status, stdout } = await tail.finished;
+    expect(status).toBe(0);
+    const events = stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line) as { event: string; message?: { role: string }; phase?: string });
+    expect(events.map(({ event, message, phase }) => [event, message?.role ?? phase])).toEqual([
+      ['connected', undefined],
+      ['session.message', 'user'],
+      ['session.message', 'assistant'],
+      ['sessions.changed', 'end'],
+    ]);
+  });
+
+  it('goes on from a cursor', async () => {
+    const { start, use } = await open();
+    const first = start(['tail', 'main', '--json']);
+    await first.printed('"connected"');
+    first.interrupt();
+    const { cursor } = JSON.parse((await first.finished).stdout) as { cursor: string };
+    await use(['send', 'main', 'meanwhile']);
+    const second = start(['tail', 'main', '--cursor', cursor]);
+    await second.printed('re: meanwhile');
+    second.interrupt();
+    expect((await second.finished).stdout.split('\n').map((line) => line.split('\t').slice(1))).toEqual([
+      ['user', 'meanwhile'],
+      ['assistant', 're: meanwhile'],
+      [],
+    ]);
+  });
+
+  it('streams the text of one session on a terminal, and completes it once', async () => {
+    const { start, use } = await open();
+    const tail = start(['tail', 'main'], { tty: true });
+    await tail.printed('following the session', 'stderr');
+    await use(['send', 'main', 'stream']);
+    await tail.printed('three\n');
+    await use(['send', 'main', 'fail']);
+    await use(['send', 'main', 'last']);
+    await tail.printed('re: last');
+    tail.interrupt();
+    const { stdout } = await tail.finished;
+    expect(stdout.replaceAll(/\d\d:\d\d:\d\d {2}/g, '')).toBe(
+      'user\n  stream\nassistant\n  one two\n  three\nuser\n  fail\nuser\n  last\nassistant\n  re: last\n',
+    );
+  });
+
+  it('refuses a session that is not there', async () => {
+    const { use } = await open();
+    expect(await use(['tail', 'mian'])).toMatchObject({ status: 66, stderr: expect.stringContaining('did you mean agent:main:main') });
+  });
+});
+
+describe('interlane token', () => {
+  it('makes, lists, rotates and ends tokens', async () => {
+    const { use, stage } = await open();
+    const { url } = stage.gateway.server!;
+    const made = await use(['token', 'create', 'ci', '--scope', 'write']);
+    expect(made).toMatchObject({ status: 0, stdout: expect.stringMatching(/^il_\w+_[\w-]+\n$/), stderr: '' });
+    const as = (secret: string) => use(['status', '--url', url, '--token', secret.trim()]);
+    expect((await as(made.stdout)).status).toBe(0);
+    expect(await use(['token', 'list', '--url', url, '--token', made.stdout.trim()])).toMatchObject({ status: 77 });
+    expect((await use(['token', 'list'])).stdout).toMatch(/^admin\toperator\tadmin\t.*\nci\toperator\twrite\tRESTRICTED\t.*\n$/);
+    const rotated = await use(['token', 'rotate', 'ci'], { tty: true });
+    expect(rotated.stderr).toContain('not shown again');
+    expect((await as(made.stdout)).status).toBe(77);
+    expect((await as(rotated.stdout)).status).toBe(0);
+    expect((await use(['token', 'revoke', 'ci'])).stdout).toBe('Token "ci" and its connections have ended.\n');
+    expect(await as(rotated.stdout)).toMatchObject({ status: 77, stderr: expect.stringContaining('wants another token') });
+    expect((await use(['token', 'revoke', 'ci'])).status).toBe(66);
+    expect((await use(['token', 'sign-in'])).stdout).toMatch(new RegExp(`^${url}/signin\\?code=\\S+\n$`));
+  });
+});
+
+describe('finding the gateway', () => {
+  it('by file, by address, by environment; the secret of the file goes only to the gateway that wrote it', async () => {
+    const { use, stage } = await open();
+    const { url } = stage.gateway.server!;
+    const elsewhere = { INTERLANE_STATE_DIR: '/nowhere' };
+    expect((await use(['status', '--url', url])).status).toBe(0);
+    expect((await use(['status'], { env: { ...elsewhere, INTERLANE_URL: url, INTERLANE_TOKEN: token } })).status).toBe(0);
+    expect(await use(['status', '--url', url], { env: elsewhere })).toMatchObject({
+      status: 77,
+      stderr: expect.stringContaining('wants a token'),
+    });
+    expect(await use(['status', '--url', 'nonsense'])).toMatchObject({ status: 64 });
+  });
+
+  it('says what was looked for and what to do when there is none', async () => {
+    const { use, stage } = await open();
+    await stage.close();
+    const { status, stderr } = await use(['send', 'main', 'hello']);
+    expect(status).toBe(69);
+    expect(stderr).toContain(`there is no ${stage.stateDir}/cli.json`);
+    expect(stderr).toContain('start it with: interlane up');
+  });
+});
