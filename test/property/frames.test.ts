@@ -98,6 +98,7 @@ const params = fc.oneof(
   fc
     .tuple(likely, fc.dictionary(fc.constantFrom(...fields, 'bogus', '__proto__'), value, { maxKeys: 2 }))
     .map(([a, b]) => ({ ...a, ...b })),
+  fc.dictionary(strange, value, { maxKeys: 3 }),
   value,
 );
 /** The fields a method knows, most of them there: most of these are served. */

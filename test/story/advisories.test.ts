@@ -1,8 +1,9 @@
 // What went wrong in gateways like this one and was published: each failure has a test here.
 import { readdirSync, readFileSync, statSync } from 'node:fs';
-import { createServer, type AddressInfo } from 'node:net';
+import { once } from 'node:events';
+import { connect, createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { methods, type MethodName } from '../../src/protocol/method.ts';
 import { HandClock } from '../clock.ts';
 import { bytes, http, listen, openDoor, reopen, upgrading, Wire, type Door } from './door.ts';
@@ -228,6 +229,17 @@ describe('a page of another site', () => {
     expect((await http(door.port, '/', { headers: { ...upgrading, host } })).status).toBe(status === 200 ? 101 : status);
   });
 
+  it('that is turned away and does not hang up holds nothing: the gateway closes', async () => {
+    const door = await open();
+    const socket = connect({ port: door.port, host: '127.0.0.1', allowHalfOpen: true });
+    onTestFinished(() => void socket.destroy());
+    const upgrade = Object.entries(upgrading).map(([name, text]) => `${name}: ${text}\r\n`);
+    socket.write(`GET / HTTP/1.1\r\nHost: evil.example\r\n${upgrade.join('')}\r\n`);
+    await once(socket.resume(), 'end');
+    await door.stage.close();
+    expect(await bytes(door.port, 'GET / HTTP/1.1\r\n\r\n')).toBe('');
+  });
+
   it('gets nothing without a Host', async () => {
     const door = await open();
     expect(await bytes(door.port, 'GET /healthz HTTP/1.0\r\n\r\n')).toMatch(/^HTTP\/1\.1 421 /);
@@ -364,7 +376,12 @@ describe('a level', () => {
     const waiting = low.ask('agent.wait', { runId: 'k' });
     await gate.entered('one');
     await low.event('session.message', ({ messageSeq }) => messageSeq === 2);
+    // What the model says after that is passed on while it speaks, and again when it is done.
+    const speaking = door.stage.clock.asleep(100);
     gate.open('one');
+    await speaking;
+    door.stage.clock.advance(100);
+    await admin.event('chat', ({ deltaText }) => deltaText === 'the code is 4711');
     await admin.event('chat', ({ state }) => state === 'final');
     await expect(low.answer(asked, 2)).rejects.toMatchObject({ details: { code: 'RUN_NOT_FOUND' } });
     await expect(low.answer(waiting)).rejects.toMatchObject({ details: { code: 'RUN_NOT_FOUND' } });
@@ -388,6 +405,21 @@ describe('a level', () => {
     for (const name of ['cli', 'environment']) expect(await low.call('tokens.revoke', { name })).toEqual({ revoked: false, name });
     expect(await low.refusal('tokens.create', { name: 'cli' })).toMatchObject({ details: { code: 'TOKEN_EXISTS' } });
     await Wire.connect(door.port, door.admin);
+  });
+});
+
+describe('a tool whose results have a level', () => {
+  it('gives them to nobody below it who asks from outside', async () => {
+    const gate = gates();
+    gate.open('one');
+    const door = await open({ classification: { tools: { gate: 'CONFIDENTIAL' } } }, echo, { tools: [gate.tool] });
+    const low = await Wire.connect(door.port, await token(door, { name: 'low', level: 'PUBLIC' }));
+    const bound = await Wire.connect(door.port, await token(door, { name: 'bound', sessionKey: 'main' }));
+    const admin = await Wire.connect(door.port, door.admin);
+    const asked = { tool: 'gate', args: { name: 'one' } };
+    for (const wire of [low, bound])
+      expect(await wire.refusal('tools.invoke', asked)).toMatchObject({ details: { code: 'POLICY_BLOCKED' } });
+    expect(await admin.call('tools.invoke', asked)).toMatchObject({ ok: true, result: 'open' });
   });
 });
 
@@ -475,6 +507,50 @@ describe('guessing', () => {
     expect(await wire.call('health')).toMatchObject({ ok: true });
     door.stage.clock.time += 60_000;
     expect(await wrong()).toBe('AUTH_TOKEN_MISMATCH');
+  });
+});
+
+describe('too much', () => {
+  it('of strangers at the door is turned away; who is in stays, and there is room again when they leave', async () => {
+    const door = await open();
+    const wire = await Wire.connect(door.port, door.admin);
+    const strangers = await Promise.all(Array.from({ length: 256 }, () => Wire.open(door.port)));
+    const refused = await http(door.port, '/', { headers: upgrading });
+    expect(refused).toMatchObject({ status: 503, body: expect.stringContaining('"type":"unavailable"') });
+    expect(await wire.call('status')).toMatchObject({ connections: 257 });
+    door.stage.clock.advance(15_000);
+    for (const stranger of strangers) expect((await stranger.closed).code).toBe(1008);
+    await Wire.connect(door.port, door.admin);
+  });
+
+  it('of requests on one connection is refused for now, and the connection lives', async () => {
+    const gate = gates();
+    const door = await open({}, [{ steps: [{ calls: [{ tool: 'gate', args: { name: 'one' } }] }, { say: 'done' }] }], {
+      tools: [gate.tool],
+    });
+    const wire = await Wire.connect(door.port, door.admin);
+    await wire.call('chat.send', { sessionKey: 'main', message: 'x', idempotencyKey: 'k' });
+    const waits = Array.from({ length: 256 }, () => wire.ask('agent.wait', { runId: 'k' }));
+    expect(await wire.refusal('health')).toMatchObject({ code: 'UNAVAILABLE', retryable: true, details: { code: 'BUSY' } });
+    gate.open('one');
+    for (const id of waits) expect(await wire.answer(id)).toMatchObject({ status: 'ok' });
+    expect(await wire.call('health')).toMatchObject({ ok: true });
+  });
+
+  it('of silence ends a connection that is not there any more', async () => {
+    const door = await open();
+    const admin = await Wire.connect(door.port, door.admin);
+    const dead = await Wire.connect(door.port, door.admin);
+    dead.socket.pause();
+    expect(await admin.call('status')).toMatchObject({ connections: 2 });
+    for (let n = 1; n <= 2; n++) {
+      door.stage.clock.advance(30_000);
+      await admin.event('tick', () => true, n);
+      await admin.call('health');
+    }
+    expect(await admin.call('status')).toMatchObject({ connections: 1 });
+    dead.socket.resume();
+    expect((await dead.closed).code).toBe(1006);
   });
 });
 
