@@ -258,7 +258,7 @@ async function withSecret() {
     runId,
   } = await stage.gateway.receive({
     origin: { channel: 'vault', peer: { kind: 'group', id: 'spy' } },
-    text: 'the code is 4711',
+    text: 'the word is xyzzy',
   });
   await stage.settled();
   const admin = await Wire.connect(door.port, door.admin);
@@ -329,7 +329,7 @@ describe('a level', () => {
     // No near match above the level is suggested.
     expect((await admin.refusal('chat.history', { sessionKey: `${key}x` })).message).toContain(`did you mean ${key}?`);
     expect((await low.refusal('chat.history', { sessionKey: `${key}x` })).message).not.toContain('did you mean');
-    expect(low.texts.join('\n')).not.toContain('4711');
+    expect(low.texts.join('\n')).not.toContain('xyzzy');
   });
 
   it('hides what happens above it, live and from a cursor', async () => {
@@ -338,7 +338,7 @@ describe('a level', () => {
       await wire.call('sessions.subscribe', { cursor: '1' });
       await wire.call('sessions.messages.subscribe', { key, cursor: '1' });
     }
-    const said = { origin: { channel: 'vault', peer: { kind: 'group', id: 'spy' } }, text: 'now it is 4712' } as const;
+    const said = { origin: { channel: 'vault', peer: { kind: 'group', id: 'spy' } }, text: 'now it is xyzzy two' } as const;
     await door.stage.gateway.receive(said);
     await admin.event('chat', ({ state }) => state === 'final');
     await admin.event('session.message', ({ messageSeq }) => messageSeq === 4);
@@ -347,9 +347,28 @@ describe('a level', () => {
     await low.event('session.message', ({ sessionKey }) => sessionKey === main);
     await low.call('health');
     const told = low.texts.filter((text) => text.includes('"type":"event"')).join('\n');
-    expect(told).not.toContain('471');
+    expect(told).not.toContain('xyzzy');
     expect(told).not.toContain(key);
-    expect(admin.texts.join('\n')).toContain('4712');
+    expect(admin.texts.join('\n')).toContain('xyzzy two');
+  });
+
+  it('hides from a slow reader what has come into a session since the event it is told of', async () => {
+    const { door, admin, low } = await withSecret();
+    await admin.call('sessions.create', { key: 'big' });
+    await low.call('sessions.subscribe', {});
+    low.socket.pause();
+    const armed = door.stage.clock.asleep(30_000);
+    for (let n = 0; n < 30; n++) await admin.call('chat.inject', { sessionKey: 'big', message: 'x'.repeat(900_000) });
+    await armed;
+    // Heard by the bus while it is PUBLIC, written for the reader when it is RESTRICTED.
+    await admin.call('chat.inject', { sessionKey: 'main', message: 'for everyone' });
+    await door.stage.gateway.receive({ origin: { channel: 'vault', peer: { kind: 'direct', id: 'spy' } }, text: 'now it is xyzzy two' });
+    await door.stage.settled();
+    expect((await admin.call('sessions.describe', { key: 'main' })).session).toMatchObject({ taint: 'RESTRICTED' });
+    await admin.call('sessions.create', { key: 'after' });
+    low.socket.resume();
+    await low.event('sessions.changed', ({ sessionKey }) => sessionKey === 'agent:main:after');
+    expect(low.texts.some((text) => text.includes('xyzzy'))).toBe(false);
   });
 
   it('hides what a run says after it has read something above it', async () => {
@@ -362,7 +381,7 @@ describe('a level', () => {
           when: 'look',
           steps: [
             { say: 'let me look', calls: [{ tool: 'gate', args: { name: 'one' } }] },
-            { say: 'the code is 4711', stream: 4 },
+            { say: 'the word is xyzzy', stream: 4 },
           ],
         },
       ],
@@ -381,16 +400,16 @@ describe('a level', () => {
     gate.open('one');
     await speaking;
     door.stage.clock.advance(100);
-    await admin.event('chat', ({ deltaText }) => deltaText === 'the code is 4711');
+    await admin.event('chat', ({ deltaText }) => deltaText === 'the word is xyzzy');
     await admin.event('chat', ({ state }) => state === 'final');
     await expect(low.answer(asked, 2)).rejects.toMatchObject({ details: { code: 'RUN_NOT_FOUND' } });
     await expect(low.answer(waiting)).rejects.toMatchObject({ details: { code: 'RUN_NOT_FOUND' } });
     expect(await low.refusal('agent.wait', { runId: 'k' })).toMatchObject({ details: { code: 'RUN_NOT_FOUND' } });
     await admin.call('sessions.create', { key: 'after' });
     await low.event('sessions.changed', ({ sessionKey }) => sessionKey === 'agent:main:after');
-    expect(low.texts.join('\n')).not.toContain('4711');
+    expect(low.texts.join('\n')).not.toContain('xyzzy');
     expect(low.texts.join('\n')).toContain('let me look');
-    expect(admin.texts.join('\n')).toContain('4711');
+    expect(admin.texts.join('\n')).toContain('xyzzy');
   });
 
   it('cannot be raised by making, rotating or signing in: nobody gives what is above them', async () => {
@@ -430,7 +449,7 @@ describe('a session that another may not see', () => {
     const hidden = 'agent:b:direct:hidden-1';
     const missing = 'agent:b:direct:hidden-2';
     const { sessionId } = await admin.call('sessions.create', { key: hidden, label: 'Hidden One' });
-    await admin.call('chat.inject', { sessionKey: hidden, message: 'the code is 4711' });
+    await admin.call('chat.inject', { sessionKey: hidden, message: 'the word is xyzzy' });
     const bound = await Wire.connect(door.port, await token(door, { name: 'bound', sessionKey: 'main' }));
     const none = { key: missing, id: '00000000-0000-4000-8000-000000000000', label: 'Hidden Two' };
     const calls: [string, (of: typeof none) => Record<string, unknown>][] = [
@@ -454,8 +473,8 @@ describe('a session that another may not see', () => {
     }
     for (const tool of ['sessions_list', 'sessions_search', 'agents_list'])
       expect(
-        JSON.stringify(await bound.call('tools.invoke', { tool, args: tool === 'sessions_search' ? { query: 'code' } : {} })),
-      ).not.toMatch(/hidden|4711/i);
+        JSON.stringify(await bound.call('tools.invoke', { tool, args: tool === 'sessions_search' ? { query: 'word' } : {} })),
+      ).not.toMatch(/hidden|xyzzy/i);
     // An operator who looks through the eyes of that session sees no more than it.
     expect(await admin.call('tools.invoke', { tool: 'session_status', args: { sessionKey: hidden }, sessionKey: 'main' })).toMatchObject({
       ok: false,
