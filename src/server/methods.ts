@@ -30,6 +30,7 @@ import {
 import type { Asker, Sessions } from '../session/sessions.ts';
 import type { Store } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
+import { levelName, levelRank } from '../store/views.ts';
 import type { Invoker } from '../tools/invoke.ts';
 import { readCursor, writeCursor } from '../tools/page.ts';
 import { errorShape } from './failure.ts';
@@ -472,6 +473,13 @@ function createHandlers(parts: MethodsParts): Handlers {
       if (!row) throw new InterlaneError('SESSION_NOT_FOUND', `session ${caller.sessionKey!} of this token is gone; make a new token`);
       const callId = idempotencyKey === undefined ? parts.newId() : hash(`${caller.name}\n${idempotencyKey}`);
       const answer = await parts.invoker.callAs(row.pk, { tool, args, callId, readOnly: !own }, call.signal);
+      // In a turn a result raises the session that reads it. Out here nothing would, so what is above the reader is withheld (I8).
+      const level = own ? levelName(row.taint) : caller.level;
+      if (answer.taint > levelRank(level))
+        throw new InterlaneError(
+          'POLICY_BLOCKED',
+          `result of ${tool} is ${levelName(answer.taint)}, above the ${level} of its reader; let a run read it`,
+        );
       return { ok: !answer.isError, tool, result: parsed(answer.text) };
     },
     'explain.route': async (question) => explainRoute(parts.routes(), question),

@@ -1,5 +1,7 @@
 // A stage with its door open, and two ways through it: a socket that says exactly what a test wants, and the published client.
 import { readFileSync } from 'node:fs';
+import { request, type IncomingHttpHeaders } from 'node:http';
+import { connect } from 'node:net';
 import { GatewayClient, type GatewayClientOptions } from '@openclaw/gateway-client';
 import { onTestFinished } from 'vitest';
 import { WebSocket } from 'ws';
@@ -83,9 +85,13 @@ export class Wire {
   private gone = false;
   private asked = 0;
 
-  constructor(port: number, options: { headers?: Record<string, string>; path?: string; host?: string } = {}) {
-    const { host = '127.0.0.1', path = '/', headers = {} } = options;
-    this.socket = new WebSocket(`ws://${host}:${port}${path}`, { headers, perMessageDeflate: false });
+  constructor(port: number, options: { headers?: Record<string, string>; path?: string; localAddress?: string } = {}) {
+    const { path = '/', headers = {}, localAddress } = options;
+    this.socket = new WebSocket(`ws://127.0.0.1:${port}${path}`, {
+      headers,
+      perMessageDeflate: false,
+      ...(localAddress === undefined ? {} : { localAddress }),
+    });
     this.socket.on('message', (data: Buffer) => {
       const text = data.toString();
       this.texts.push(text);
@@ -180,6 +186,49 @@ export class Wire {
     this.socket.close();
     await this.closed;
   }
+}
+
+// HTTP ----------------------------------------------------------------------------------------------------------------
+
+export interface Reply {
+  status: number;
+  headers: IncomingHttpHeaders;
+  body: string;
+}
+
+/** One request on a connection of its own; 101 when it became something else. */
+export function http(port: number, path: string, options: { method?: string; headers?: Record<string, string>; body?: string } = {}) {
+  return new Promise<Reply>((resolve, reject) => {
+    const { method = 'GET', headers = {}, body } = options;
+    const length = body === undefined ? {} : { 'content-length': String(Buffer.byteLength(body)) };
+    const asked = request({ host: '127.0.0.1', port, path, method, headers: { ...length, ...headers }, agent: false }, (response) => {
+      let text = '';
+      response.setEncoding('utf8').on('data', (piece: string) => (text += piece));
+      response.on('end', () => resolve({ status: response.statusCode!, headers: response.headers, body: text }));
+    });
+    asked.on('upgrade', (response, socket) => {
+      socket.destroy();
+      resolve({ status: 101, headers: response.headers, body: '' });
+    });
+    asked.on('error', reject).end(body);
+  });
+}
+
+export const upgrading = {
+  connection: 'Upgrade',
+  upgrade: 'websocket',
+  'sec-websocket-version': '13',
+  'sec-websocket-key': 'dGhlIHNhbXBsZSBub25jZQ==',
+};
+
+/** Bytes as they are; what came back until the other side closed. */
+export function bytes(port: number, text: string | Buffer): Promise<string> {
+  return new Promise((resolve) => {
+    let heard = '';
+    const socket = connect(port, '127.0.0.1', () => socket.end(text));
+    socket.setEncoding('utf8').on('data', (piece: string) => (heard += piece));
+    socket.on('error', () => {}).on('close', () => resolve(heard));
+  });
 }
 
 // The published client ------------------------------------------------------------------------------------------------
