@@ -180,7 +180,6 @@ async function importAll(
   renaming: boolean,
 ): Promise<Imported> {
   const done: Imported = { imported: [], same: [], renamed: {} };
-  const children: { id: string; spawnedBy: string }[] = [];
   for await (const unit of units) {
     const stood = await stands(store, unit);
     if (stood === 'same') {
@@ -188,10 +187,9 @@ async function importAll(
       continue;
     }
     const exported = stood === 'taken' && renaming ? asNew(unit, () => terminal.newId()) : unit;
-    await store.write(importSession, { exported, children });
+    await store.write(importSession, { exported });
     done.imported.push(exported.key);
     if (exported.key !== unit.key) done.renamed[unit.key] = exported.key;
-    for (const { life } of exported.lives) if (life.spawnedBy !== undefined) children.push({ id: life.id, spawnedBy: life.spawnedBy });
   }
   return done;
 }

@@ -27,14 +27,19 @@ const Life = z.strictObject({
   kind: z.enum(['main', 'group', 'cron', 'hook', 'node', 'other']),
   label: z.string().min(1).max(512).optional(),
   user: z.string().optional(),
-  /** The id of the life that spawned it. */
-  spawnedBy: Id.optional(),
+  /** The key of the session that spawned it. */
+  spawnedBy: z.string().min(1).max(4096).optional(),
   depth: z.int().min(0),
   taint: Level,
   existTaint: Level,
   createdAt: Time,
   lastAt: Time,
   totalTokens: z.int().min(0),
+  inputTokens: z.int().min(0).default(0),
+  outputTokens: z.int().min(0).default(0),
+  costMicros: z.int().min(0).default(0),
+  /** The entry that sums up what was before it. */
+  compactSeq: z.int().min(1).optional(),
   abortedLast: z.boolean(),
   systemSent: z.boolean(),
   archiveAt: Time.optional(),
@@ -52,6 +57,8 @@ const EntryBody = z.strictObject({
   toolName: z.string().optional(),
   isError: z.boolean().optional(),
   aborted: z.literal(true).optional(),
+  reasoning: z.array(z.unknown()).optional(),
+  compacted: z.strictObject({ through: z.int().min(0) }).optional(),
 });
 
 const Entry = z.strictObject({
@@ -93,11 +100,7 @@ export function* allKeys(t: Reading): Body<string[]> {
 }
 
 export function* livesOf(t: Reading, key: string): Body<{ pk: number; line: Life }[]> {
-  const rows = yield* t.all<SessionRow & { parent_id: string | null }>(
-    `SELECT s.*, p.id AS parent_id FROM sessions s LEFT JOIN sessions p ON p.pk = s.parent_pk AND p.state <> 'deleted'
-     WHERE s.key = ? AND s.state <> 'deleted' ORDER BY s.life`,
-    key,
-  );
+  const rows = yield* t.all<SessionRow>(`SELECT * FROM sessions WHERE key = ? AND state <> 'deleted' ORDER BY life`, key);
   return rows.map((row) => ({ pk: row.pk, line: lifeLine(row) }));
 }
 
@@ -119,7 +122,7 @@ export function* entriesAfter(t: Reading, pk: number, seq: number): Body<Entry[]
   }));
 }
 
-function lifeLine(row: SessionRow & { parent_id: string | null }): Life {
+function lifeLine(row: SessionRow): Life {
   return {
     type: 'session',
     key: row.key,
@@ -131,13 +134,17 @@ function lifeLine(row: SessionRow & { parent_id: string | null }): Life {
     kind: row.kind as Life['kind'],
     ...(row.label === null ? {} : { label: row.label }),
     ...(row.user === null ? {} : { user: row.user }),
-    ...(row.parent_id === null ? {} : { spawnedBy: row.parent_id }),
+    ...(row.parent_key === null ? {} : { spawnedBy: row.parent_key }),
     depth: row.depth,
     taint: levelName(row.taint),
     existTaint: levelName(row.exist_taint),
     createdAt: row.created_at,
     lastAt: row.last_at,
     totalTokens: row.total_tokens,
+    inputTokens: row.input_tokens,
+    outputTokens: row.output_tokens,
+    costMicros: row.cost_micros,
+    ...(row.compact_seq === null ? {} : { compactSeq: row.compact_seq }),
     abortedLast: row.aborted_last === 1,
     systemSent: row.system_sent === 1,
     ...(row.archive_at === null ? {} : { archiveAt: row.archive_at }),
@@ -229,10 +236,10 @@ function* isBlank(t: Reading, [row, ...more]: SessionRow[]): Body<boolean> {
   return (yield* t.one('SELECT 1 FROM runs WHERE session_pk = ? LIMIT 1', row.pk)) === undefined;
 }
 
-/** One key with all its lives, in one transaction. `children` are sessions that came in before the one that spawned them. */
-export const importSession: EngineCommand<{ exported: Exported; children: { id: string; spawnedBy: string }[] }, void> = {
+/** One key with all its lives, in one transaction. */
+export const importSession: EngineCommand<{ exported: Exported }, void> = {
   name: 'import session',
-  *body(t, { exported, children }) {
+  *body(t, { exported }) {
     if ((yield* standing(t, exported)) !== 'new')
       throw new InterlaneError('SESSION_CHANGED', `session ${exported.key} is there already; nothing of it was changed`);
     yield* t.run('DELETE FROM sessions WHERE key = ? AND next_seq = 1', exported.key); // blank, or there is none
@@ -253,20 +260,16 @@ export const importSession: EngineCommand<{ exported: Exported; children: { id: 
         );
       }
       yield* t.run('UPDATE sessions SET last_at = ? WHERE pk = ?', life.lastAt, session.pk);
-      for (const child of children) {
-        if (child.spawnedBy === life.id) yield* t.run('UPDATE sessions SET parent_pk = ? WHERE id = ?', session.pk, child.id);
-      }
     }
   },
 };
 
 function* insertLife(t: Parameters<typeof appendEntry>[0], life: Life): Body<SessionRow> {
-  const parent =
-    life.spawnedBy === undefined ? undefined : yield* t.one<{ pk: number }>('SELECT pk FROM sessions WHERE id = ?', life.spawnedBy);
   const [taint, existTaint] = [levelRank(life.taint), levelRank(life.existTaint)];
   const { lastId } = yield* t.run(
-    `INSERT INTO sessions (id, key, life, current, agent, kind, label, user, parent_pk, depth, taint, exist_taint, level, state, created_at,
-       last_at, total_tokens, aborted_last, system_sent, archive_at, settings, delivery) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+    `INSERT INTO sessions (id, key, life, current, agent, kind, label, user, parent_key, depth, taint, exist_taint, level, state, created_at,
+       last_at, total_tokens, input_tokens, output_tokens, cost_micros, compact_seq, aborted_last, system_sent, archive_at, settings, delivery)
+     VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
     life.id,
     life.key,
     life.life,
@@ -275,7 +278,7 @@ function* insertLife(t: Parameters<typeof appendEntry>[0], life: Life): Body<Ses
     life.kind,
     life.label ?? null,
     life.user ?? null,
-    parent?.pk ?? null,
+    life.spawnedBy ?? null,
     life.depth,
     taint,
     existTaint,
@@ -284,6 +287,10 @@ function* insertLife(t: Parameters<typeof appendEntry>[0], life: Life): Body<Ses
     life.createdAt,
     life.lastAt,
     life.totalTokens,
+    life.inputTokens,
+    life.outputTokens,
+    life.costMicros,
+    life.compactSeq ?? null,
     life.abortedLast ? 1 : 0,
     life.systemSent ? 1 : 0,
     life.archiveAt ?? null,

@@ -206,8 +206,8 @@ describe('the lists', () => {
           name: 'test child',
           *body(t) {
             yield* t.run(
-              `INSERT INTO sessions (id, key, life, current, agent, kind, parent_pk, created_at, last_at, last_pos)
-               SELECT ?, ?, 1, 1, 'main', 'other', pk, 0, 0, pk FROM sessions WHERE key = ?`,
+              `INSERT INTO sessions (id, key, life, current, agent, kind, parent_key, created_at, last_at, last_pos)
+               SELECT ?, ?, 1, 1, 'main', 'other', key, 0, 0, pk FROM sessions WHERE key = ?`,
               key,
               key,
               parent,
