@@ -172,8 +172,8 @@ describe('what was found', () => {
 
 describe('warnings', () => {
   it('name each setting that has no effect yet, once, with its line', () => {
-    expect(read(`{\n gateway: { port: 1, host: "::1" },\n session: {\n  threadBindings: {} } }`).warnings).toEqual([
-      'gateway (c.json5:2) has no effect yet in this version',
+    expect(read(`{\n hooks: { enabled: true, token: "x" },\n session: {\n  threadBindings: {} } }`).warnings).toEqual([
+      'hooks (c.json5:2) has no effect yet in this version',
       'session.threadBindings (c.json5:4) has no effect yet in this version',
     ]);
   });

@@ -15,6 +15,7 @@ const settings = listSettings();
 /** A config that sets everything with an effect, so that reading it touches everything there is to read. */
 const full = readConfig(
   `{
+    gateway: { port: 0 },
     session: { identityLinks: { ana: ['irc:1'] }, dmScope: 'per-peer', sendPolicy: { rules: [{ match: { channel: 'irc', chatType: 'direct', keyPrefix: 'x' }, action: 'deny' }, { match: { surface: 'irc' }, action: 'allow' }] } },
     agents: { defaults: { subagents: { allowAgents: ['b'] } }, list: [{ id: 'a', default: true, name: 'A', subagents: { allowAgents: ['b'] }, sandbox: { mode: 'off', sessionToolsVisibility: 'all' } }, { id: 'b' }] },
     tools: { sessions: { visibility: 'all' }, agentToAgent: { enabled: true, allow: ['*'] } },
@@ -43,7 +44,10 @@ function watched<T extends object>(value: T, read: Set<string>, path = ''): T {
 /** Everything that reads a config, asked once each. */
 async function readEverything(config: Config): Promise<void> {
   const stateDir = mkdtempSync(join(tmpdir(), 'interlane-read-'));
-  const gateway = await startGateway(config, { stateDir });
+  const gateway = await startGateway(config, {
+    stateDir,
+    listen: { host: config.gateway.host, port: config.gateway.port, version: 'test' },
+  });
   await gateway.close();
   rmSync(stateDir, { recursive: true, force: true });
   const { world, routes } = gateway;
@@ -64,7 +68,7 @@ describe('the config reference', () => {
     const page = configReference();
     for (const { path } of settings) expect(page).toContain(`\`${path}\``);
     expect(page).toContain('- `session.dmScope`: "main", "per-peer", "per-channel-peer" or "per-account-channel-peer"; default `"main"`');
-    expect(page).toContain('- `gateway.port`: a whole number from 0 to 65535; default `4683` (*not yet*)');
+    expect(page).toContain('- `gateway.port`: a whole number from 0 to 65535; default `4683`\n');
     expect(page).toContain('- `hooks.token`: text (*secret*, *not yet*)');
     expect(page).toContain('- `bindings[].agentId`: text (*required*)');
   });
