@@ -1,7 +1,10 @@
 // The pages a stranger reads name only what exists: files, links, npm scripts; and their sample config loads.
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { Writable } from 'node:stream';
 import { describe, expect, it } from 'vitest';
+import { run } from '../src/cli/program.ts';
+import type { Terminal } from '../src/cli/terminal.ts';
 import { readConfig } from '../src/config/load.ts';
 
 const pages = [
@@ -33,6 +36,22 @@ describe.each(pages)('%s', (page) => {
 });
 
 describe('the pages', () => {
+  it('name only commands that exist', async () => {
+    const groups = new Set(['token', 'explain', 'config']);
+    const named = [
+      ...pages
+        .map(text)
+        .join('\n')
+        .matchAll(/npx interlane ([a-z-]+)(?: ([a-z-]+))?/g),
+    ].map(([, first, second]) => (groups.has(first!) && second !== undefined ? `${first} ${second}` : first!));
+    expect(named.length).toBeGreaterThan(10);
+    const sink = () => new Writable({ write: (_chunk, _encoding, done) => done() });
+    for (const words of new Set(named)) {
+      const terminal = { argv: [...words.split(' '), '--help'], env: {}, home: '/', stdout: sink(), stderr: sink() };
+      expect([words, await run(terminal as unknown as Terminal)]).toEqual([words, 0]);
+    }
+  });
+
   it('are checked at all: links, paths and scripts are found', () => {
     const all = pages.map(text).join('\n');
     expect(all.match(/\]\(/g)!.length).toBeGreaterThan(4);

@@ -85,7 +85,7 @@ function sessionCommands(root: Command, terminal: Terminal): void {
 
   client(root, terminal, 'sessions', 'list sessions, most recently active first')
     .option('--agent <id>', 'only of this agent')
-    .addOption(new Option('--kind <kind...>', 'only of these kinds').choices(kinds))
+    .addOption(someOf('--kind <kinds>', 'only of these kinds, separated by commas', kinds))
     .option('--active <time>', 'only active within this time, for example 90m or 2d', duration)
     .option('--search <text>', 'only with this text in key, label or name')
     .option('--label <label>', 'only with this label')
@@ -133,7 +133,7 @@ function sessionCommands(root: Command, terminal: Terminal): void {
     .action(async (session: string | undefined, flags: TailFlags) => (await import('./tail.ts')).tail(terminal, session, flags));
 
   client(root, terminal, 'runs [session]', 'runs, newest first')
-    .addOption(new Option('--state <state...>', 'only in these states').choices(states))
+    .addOption(someOf('--state <states>', 'only in these states, separated by commas', states))
     .option('--limit <number>', 'at most so many', number(1, 1000), 50)
     .action(
       asking(terminal, async (client, flags: ReachFlags & RunsFlags, session: string | undefined) =>
@@ -291,6 +291,15 @@ const number = (least: number, most: number) => (text: string) => {
   if (!/^\d{1,9}$/.test(text) || value < least || value > most) throw new InvalidArgumentError(`Write a number from ${least} to ${most}.`);
   return value;
 };
+
+/** Some of a few words. Not given one by one, for then a session that follows would be taken for one of them. */
+function someOf(flags: string, about: string, choices: string[]): Option {
+  return new Option(flags, about).choices(choices).argParser((text) => {
+    const words = text.split(',').map((word) => word.trim());
+    if (words.every((word) => choices.includes(word))) return words;
+    throw new InvalidArgumentError(`Allowed choices are ${choices.join(', ')}.`);
+  });
+}
 
 function duration(text: string): number {
   const found = /^(\d{1,6})(ms|s|m|h|d)?$/.exec(text);

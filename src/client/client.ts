@@ -62,7 +62,9 @@ export class Client {
     this.socket = new WebSocket(url);
     this.socket.addEventListener('message', (event) => this.heard(String(event.data)));
     this.socket.addEventListener('close', ({ reason }) => this.end(reason === '' ? 'it was closed' : reason));
-    this.socket.addEventListener('error', () => this.end('it cannot be reached'));
+    let why = 'it cannot be reached';
+    this.socket.addEventListener('open', () => (why = 'it broke'));
+    this.socket.addEventListener('error', () => this.end(why));
   }
 
   /** Rejects with an `InterlaneError` that carries the gateway's code; with UNAVAILABLE when the connection is lost. */

@@ -242,7 +242,7 @@ export const importSession: EngineCommand<{ exported: Exported }, void> = {
   *body(t, { exported }) {
     if ((yield* standing(t, exported)) !== 'new')
       throw new InterlaneError('SESSION_CHANGED', `session ${exported.key} is there already; nothing of it was changed`);
-    yield* t.run('DELETE FROM sessions WHERE key = ? AND next_seq = 1', exported.key); // blank, or there is none
+    yield* t.run('DELETE FROM sessions WHERE key = ? AND next_seq = 1 AND state <> ?', exported.key, 'deleted'); // blank, or there is none
     for (const { life, entries } of exported.lives) {
       const labelled = life.current && life.label !== undefined;
       const taken =

@@ -193,7 +193,7 @@ describe('the lists', () => {
     expect(await keys('--active', '2h', '--limit', '1')).toHaveLength(1);
     expect(await keys('--label', 'none')).toEqual(['']);
     expect(await keys('--archived')).toEqual(['']);
-    expect((await use(['runs', '--state', 'error', '--json'])).stdout).toContain('the model is away');
+    expect((await use(['runs', '--state', 'error,timeout', 'main', '--json'])).stdout).toContain('the model is away');
     expect(await use(['runs', '--state', 'lost'])).toMatchObject({ status: 64, stderr: expect.stringContaining('Allowed choices are') });
     expect(await use(['sessions', '--limit', '0'])).toMatchObject({ status: 64 });
   });
