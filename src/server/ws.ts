@@ -212,7 +212,7 @@ class Connection {
       this.drained = { promise, resolve, cancel };
     }
     // Live events are not in the store, so there is a limit to what is kept of them.
-    if (this.ws.bufferedAmount > 4 * bufferLimit) this.terminate();
+    if (this.ws.bufferedAmount > mostBuffered) this.terminate();
     return this.drained.promise;
   }
 
@@ -232,6 +232,7 @@ class Connection {
     this.letGo();
     this.drained?.cancel();
     this.drained?.resolve();
+    this.drained = undefined;
     if (this.stranger) this.told.known();
     this.stranger = false;
     this.told.gone();
@@ -280,6 +281,8 @@ class Connection {
         accepted: (early) => this.respond(id, { ok: true, payload: early }),
         subscriptions: this.subscriptions(caller),
       });
+      // Who asks faster than it reads waits for its answers; they are not heaped up for it.
+      while (this.drained) await this.drained.promise;
       this.respond(id, { ok: true, payload });
     } catch (thrown) {
       if (!this.controller.signal.aborted) this.fail(id, thrown, method);
@@ -447,6 +450,8 @@ class Connection {
 }
 
 const mostFollowed = 1_000;
+/** The largest answer, and live events beside it. */
+const mostBuffered = frameLimits.after + 4 * bufferLimit;
 const tokenEnded = 'token ended';
 
 /** A close frame has room for so many bytes; what does not fit is left out. */

@@ -330,7 +330,7 @@ describe('a level', () => {
     expect((await admin.refusal('chat.history', { sessionKey: `${key}x` })).message).toContain(`did you mean ${key}?`);
     expect((await low.refusal('chat.history', { sessionKey: `${key}x` })).message).not.toContain('did you mean');
     expect(low.texts.join('\n')).not.toContain('xyzzy');
-  });
+  }, 30_000);
 
   it('hides what happens above it, live and from a cursor', async () => {
     const { door, admin, low, key } = await withSecret();
@@ -369,7 +369,7 @@ describe('a level', () => {
     low.socket.resume();
     await low.event('sessions.changed', ({ sessionKey }) => sessionKey === 'agent:main:after');
     expect(low.texts.some((text) => text.includes('xyzzy'))).toBe(false);
-  });
+  }, 30_000);
 
   it('hides what a run says after it has read something above it', async () => {
     const gate = gates();

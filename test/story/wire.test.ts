@@ -151,7 +151,7 @@ describe('the published client', () => {
     const { messages } = (await client.call('chat.history', { sessionKey: 'main' })) as { messages: { __openclaw: { id: string } }[] };
     expect(seen.map(({ messageId }) => messageId)).toEqual(messages.map((message) => message.__openclaw.id));
     expect(client.gaps).toEqual([]);
-  });
+  }, 30_000);
 
   it.each([
     ['a wrong token', 'il_0000000000000000_wrong', {}, 'AUTH_TOKEN_MISMATCH', 1008],
@@ -353,7 +353,18 @@ describe('history', () => {
       expect(answer.messages.length).toBe(5);
       expect(answer.hasMore).toBe(true);
     }
-  });
+  }, 30_000);
+});
+
+describe('an answer', () => {
+  it('that is large waits for its reader, and many of them asked for at once all arrive', async () => {
+    const door = await open();
+    const wire = await Wire.connect(door.port, door.admin);
+    for (let n = 0; n < 5; n++) await wire.call('chat.inject', { sessionKey: 'main', message: '💥'.repeat(450_000) });
+    const ids = Array.from({ length: 5 }, () => wire.ask('chat.history', { sessionKey: 'main' }));
+    for (const id of ids) expect(((await wire.answer(id)) as { messages: object[] }).messages).toHaveLength(5);
+    expect(await wire.call('health')).toMatchObject({ ok: true });
+  }, 30_000);
 });
 
 describe('lists', () => {
@@ -637,7 +648,7 @@ describe('a subscriber', () => {
     const all = [...seen, ...(again.events('session.message') as { messageSeq: number }[])].map(({ messageSeq }) => messageSeq);
     expect(all).toEqual(Array.from({ length: count + 1 }, (_, index) => index + 1));
     expect(await writer.call('health')).toMatchObject({ ok: true });
-  });
+  }, 30_000);
 
   it('hears a run that waits in between with numbers that only rise', async () => {
     const door = await openDoor(
