@@ -152,8 +152,9 @@ export class Engine {
     return accepted;
   }
 
-  abort(runId: string, reason: string): Promise<{ aborted: boolean; stopping: number[] }> {
-    return this.stopAfter(this.parts.store.write(this.commands.abort, { runId, reason, now: this.parts.clock.now() }, { urgent: true }));
+  abort(runId: string, reason: string, operator?: Operator): Promise<{ aborted: boolean; stopping: number[] }> {
+    const { store, clock } = this.parts;
+    return this.stopAfter(store.write(this.commands.abort, { runId, reason, now: clock.now(), operator }, { urgent: true }));
   }
 
   reset(key: string, operator?: Operator): Promise<Stopping & { session: SessionRow }> {

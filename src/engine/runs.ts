@@ -19,6 +19,7 @@ import {
 import { appendEntry, noteRun, type EngineCommand, type Tx } from './feed.ts';
 import { derivedId } from './ids.ts';
 import type { Thought, Usage } from './runner.ts';
+import { overseen, type Operator } from './policy.ts';
 import { absorb, consumeInput, inputOf } from './queue.ts';
 
 /** A run that crashed its gateway more often than this is ended instead of tried again. */
@@ -258,13 +259,18 @@ export const releaseRun: EngineCommand<Lease & { usedMs: number }, void> = {
 /** Asks a run to stop: at once where nothing is under way, else by a flag that recovery honours too. */
 export function abortRun(
   ending: Ending,
-): EngineCommand<{ runId: string; reason: string; now: number }, { aborted: boolean; stopping: number[] }> {
+): EngineCommand<
+  { runId: string; reason: string; now: number; operator?: Operator | undefined },
+  { aborted: boolean; stopping: number[] }
+> {
   return {
     name: 'abort run',
-    *body(t, { runId, reason, now }) {
+    *body(t, { runId, reason, now, operator }) {
       let run = yield* t.one<RunRow>('SELECT * FROM runs WHERE id = ?', runId);
       while (run && run.merged_into !== null) run = yield* t.one<RunRow>('SELECT * FROM runs WHERE pk = ?', run.merged_into);
-      if (!run) throw new InterlaneError('RUN_NOT_FOUND', `run ${JSON.stringify(runId.slice(0, 100))} does not exist`);
+      const session = run && operator ? (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', run.session_pk))! : undefined;
+      if (!run || (operator && !overseen(ending.world, session, operator)))
+        throw new InterlaneError('RUN_NOT_FOUND', `run ${JSON.stringify(runId.slice(0, 100))} does not exist`);
       if (run.ended_at !== null) return { aborted: false, stopping: [] };
       if (run.state === 'running') {
         yield* t.run('UPDATE runs SET abort_requested = ? WHERE pk = ?', reason, run.pk);

@@ -56,6 +56,8 @@ export function createHttp(parts: HttpParts): Http {
     'GET /healthz': (c) => c.text('ok'),
     'GET /readyz': (c) => (parts.ready() ? c.text('ready') : c.text('not ready', 503)),
     'GET /signin': async (c) => {
+      // Whoever only looks (a preview, a scanner) does not use the link up.
+      if (c.req.method === 'HEAD') return c.body(null, 200);
       const signed = await auth.redeem(c.req.query('code') ?? '');
       if (!signed)
         return c.html(

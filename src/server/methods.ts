@@ -192,7 +192,7 @@ function createHandlers(parts: MethodsParts): Handlers {
     if (key === undefined && runId === undefined) throw new InterlaneError('INVALID_REQUEST', 'what to stop is missing; give key or runId');
     if (runId !== undefined) await knowable(call, runId, key);
     const id = runId ?? (await store.read(activeRun, { key: key! }));
-    const stopped = id === undefined ? false : (await engine.abort(id, `stopped by ${call.caller.name}`)).aborted;
+    const stopped = id === undefined ? false : (await engine.abort(id, `stopped by ${call.caller.name}`, operator(call))).aborted;
     return stopped ? id! : null;
   };
 
