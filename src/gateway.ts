@@ -6,6 +6,7 @@ import type { Config } from './config/schema.ts';
 import { Outbox } from './delivery/outbox.ts';
 import type { Accepted } from './engine/accept.ts';
 import { Engine, type Clock, type Delta } from './engine/engine.ts';
+import type { Runner } from './engine/runner.ts';
 import { InterlaneError, reasonOf } from './errors.ts';
 import { createBus, type Bus } from './events/bus.ts';
 import type { FeedEvent } from './protocol/event.ts';
@@ -29,6 +30,7 @@ import { Sockets } from './server/ws.ts';
 import { createInbound, type InboundMessage } from './session/inbound.ts';
 import { createSessions } from './session/sessions.ts';
 import type { Store } from './store/contract.ts';
+import type { SessionRow } from './store/rows.ts';
 import { lockState } from './store/sqlite/lock.ts';
 import { startIndexer } from './store/sqlite/indexer.ts';
 import { openSqliteStore } from './store/sqlite/open.ts';
@@ -120,6 +122,13 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
   const world = compileWorld(config);
   const routes = compileRoutes(config, world.agents);
 
+  // the models, from the config and what was found; what it names must be there
+  const models = new Models(modelSettings(config), options.found);
+  const unusable = models.problems();
+  if (unusable.length > 0) throw new InterlaneError('CONFIG_INVALID', unusable.join('\n'));
+
+  const entryOf = new Map(config.agents.list.map((entry) => [agentIdOf(entry.id), entry]));
+
   // 2. the state: ours alone, then the store in it
   const unlock = lockState(stateDir, { pid: process.pid, host: hostname(), startedAt: clock.now() });
   const parts = { afterTick: (work: () => void) => void setImmediate(work), elapsed: () => clock.elapsed(), fatal };
@@ -147,6 +156,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     store,
     bus,
     world: () => world,
+    modelOf: (row: SessionRow) => engine.modelOf(row),
     now: () => clock.now(),
     after: (ms: number, work: () => void) => clock.after(ms, work),
     failed: (error: unknown) => report('live events', error),
@@ -171,6 +181,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
       forget: (sessionPks) => indexer?.forget(sessionPks) ?? Promise.resolve(false),
       host: { bootId: newId(), pid: process.pid, name: hostname() },
       warn,
+      modelOf: (agentId, settings) => (entryOf.get(agentId)?.runtime === 'scripted' ? undefined : models.view(agentId, settings)),
       onDelta: (delta) => {
         live.delta(delta);
         options.onDelta?.(delta);
@@ -188,10 +199,8 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     maxPingPongTurns,
     toolLevels: config.classification.tools,
   });
-  const models = new Models(modelSettings(config), options.found);
   const pause = (ms: number, signal: AbortSignal) => sleep(clock, ms, signal);
   const scripted = modelRunner(scriptedModel({ ...(options.script ? { script: options.script } : {}), sleep: pause }), invoker);
-  const entryOf = new Map(config.agents.list.map((entry) => [agentIdOf(entry.id), entry]));
   const thinking = modelRunner(
     languageModel({
       models,
@@ -203,14 +212,18 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
         visibility: world.visibility,
         date: new Date(clock.now()).toISOString().slice(0, 10),
       }),
-      thinking: (agentId) => entryOf.get(agentId)?.thinking ?? config.agents.defaults.thinking,
       sleep: pause,
       after: (ms, work) => clock.after(ms, work),
       warn,
     }),
     invoker,
   );
-  const runner = (agentId: string) => (models.any && entryOf.get(agentId)?.runtime !== 'scripted' ? thinking : scripted);
+  // A session can have a model where its agent has none.
+  const either: Runner = {
+    run: async (turn) => (models.answers(turn.agentId, (await turn.settings()).model) ? thinking : scripted).run(turn),
+  };
+  const runner = (agentId: string) =>
+    entryOf.get(agentId)?.runtime === 'scripted' ? scripted : models.answers(agentId, undefined) ? thinking : either;
 
   // 8. the way out
   const channels = new Map((options.channels ?? []).map((channel) => [channel.name, channel]));
@@ -234,6 +247,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     now: () => clock.now(),
     newId,
     channelLevel: (channel) => config.classification.channels[channel] ?? 'PUBLIC',
+    models,
   });
   const openDoor = async (listen: Listen): Promise<Door & { close(): Promise<void> }> => {
     const { host = config.gateway.host, port = config.gateway.port } = listen;
@@ -351,11 +365,13 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
 
 function modelSettings({ models, agents }: Config): ModelSettings {
   const { model, fallbacks } = agents.defaults;
+  const levels = new Map(agents.list.map((entry) => [agentIdOf(entry.id), entry.thinking]));
   return {
     providers: models.providers,
     model,
     fallbacks,
-    agents: Object.fromEntries(agents.list.map((entry) => [agentIdOf(entry.id), entry.model])),
+    agents: new Map(agents.list.map((entry) => [agentIdOf(entry.id), entry.model])),
+    thinking: (agentId) => levels.get(agentId) ?? agents.defaults.thinking,
   };
 }
 

@@ -4,7 +4,7 @@ import type { Explanation } from './decision.ts';
 import { ExplainAccess, ExplainKey, ExplainRoute, ExplainSend } from './explain.ts';
 import type { Scope } from './frame.ts';
 import { Level, ThinkingLevel, type SessionKind } from './labels.ts';
-import { queueModes, type RunClass, type RunState } from './run.ts';
+import { queueModes, type RunClass, type RunState, type UsageView } from './run.ts';
 import type { DeliveryContext } from './session.ts';
 import type { Block, Provenance } from './transcript.ts';
 
@@ -111,6 +111,7 @@ export const methods = {
       displayName: z.string().min(1).max(500).nullable().optional(),
       sendPolicy: z.enum(['allow', 'deny']).nullable().optional(),
       model: z.string().min(1).max(256).nullable().optional(),
+      authProfile: z.string().min(1).max(100).nullable().optional(),
       thinkingLevel: ThinkingLevel.nullable().optional(),
       verboseLevel: VerboseLevel.nullable().optional(),
     }),
@@ -331,9 +332,20 @@ export interface WireSession {
   spawnedBy?: string;
   totalTokens?: number;
   messageCount: number;
+  /** The model's window. */
+  contextTokens?: number;
+  usage?: UsageView;
+  /** What answers: set on the session by a user, or chosen by the config and what was found. */
   model?: string;
+  modelSource?: 'user' | 'auto';
   thinkingLevel?: string;
+  thinkingLevelSource?: 'user' | 'auto';
+  /** What the provider makes of a level that it does not have. */
+  thinkingNote?: string;
   verboseLevel?: string;
+  verboseLevelSource?: 'user';
+  authProfile?: string;
+  authProfileSource?: 'user';
   sendPolicy?: 'allow' | 'deny';
   abortedLastRun?: true;
   lastChannel?: string;
@@ -354,6 +366,9 @@ export interface WireRun {
   endedAt?: number;
   error?: string;
   errorCode?: string;
+  /** The model that answered last. */
+  model?: string;
+  usage?: UsageView;
 }
 
 export interface SessionsPage {
@@ -395,6 +410,8 @@ export interface WaitAnswer {
   endedAt?: number;
   error?: string;
   errorCode?: string;
+  model?: string;
+  usage?: UsageView;
   terminalReply?: { text: string };
 }
 

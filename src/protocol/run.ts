@@ -8,6 +8,14 @@ export type RunClass = (typeof runClasses)[number];
 export const queueModes = ['followup', 'collect', 'steer', 'interrupt'] as const;
 export type QueueMode = (typeof queueModes)[number];
 
+/** What real models read, said and cost. */
+export interface UsageView {
+  inputTokens: number;
+  outputTokens: number;
+  /** In dollars, where the price is known. */
+  cost?: number;
+}
+
 export interface RunView {
   runId: string;
   sessionKey: string;
@@ -20,6 +28,9 @@ export interface RunView {
   queuedAt: number;
   startedAt?: number;
   endedAt?: number;
+  /** The model that answered last. */
+  model?: string;
+  usage?: UsageView;
 }
 
 export function isTerminal(state: RunState): state is RunOutcome {

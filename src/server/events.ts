@@ -6,7 +6,7 @@ import type { WireMessage } from '../protocol/method.ts';
 import { isTerminal } from '../protocol/run.ts';
 import type { Bus } from '../events/bus.ts';
 import type { World } from '../rules/decide.ts';
-import { currentRow, wireMessage } from '../session/overview.ts';
+import { currentRow, wireMessage, type View } from '../session/overview.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
 import { levelRank } from '../store/views.ts';
 import { writeCursor } from '../tools/page.ts';
@@ -25,6 +25,7 @@ export interface EventsParts {
   store: Store<FeedEvent>;
   bus: Bus;
   world(): World;
+  modelOf: View['modelOf'];
   now(): number;
   /** Runs work after a while; returns the undo. */
   after(ms: number, work: () => void): () => void;
@@ -117,7 +118,7 @@ export class Events {
   }
 
   private row(sessionId: string) {
-    return this.parts.store.read(currentRow, { world: this.parts.world(), sessionId });
+    return this.parts.store.read(currentRow, { world: this.parts.world(), modelOf: this.parts.modelOf, sessionId });
   }
 }
 

@@ -114,7 +114,8 @@ export function invalidParams(what: string, error: z.ZodError): InterlaneError {
 function createHandlers(parts: MethodsParts): Handlers {
   const { store, engine, sessions, auth } = parts;
   const world = () => engine.world;
-  const view = ({ caller }: Call) => ({ world: world(), level: caller.level });
+  const modelOf = (row: SessionRow) => engine.modelOf(row);
+  const view = ({ caller }: Call) => ({ world: world(), level: caller.level, modelOf });
   const asker = ({ caller }: Call): Asker => ({ principal: `operator:${caller.name}`, level: caller.level });
   const operator = ({ caller }: Call) => ({ level: caller.level, sends: false });
   const find = (call: Call, named: Named) => store.read(findSession, { ...view(call), named });
@@ -444,7 +445,7 @@ function createHandlers(parts: MethodsParts): Handlers {
         throw new InterlaneError('MISSING_SCOPE', 'sessionKey is not the session this token is bound to; leave it out');
       // An operator looks through the eyes of a session, at what that session may see and the token's level allows.
       const row = own
-        ? await store.read(findSession, { world: world(), level: 'RESTRICTED', named: { session: caller.sessionKey! } })
+        ? await store.read(findSession, { world: world(), level: 'RESTRICTED', modelOf, named: { session: caller.sessionKey! } })
         : await need(call, { session: sessionKey ?? 'main' });
       if (!row) throw new InterlaneError('SESSION_NOT_FOUND', `session ${caller.sessionKey!} of this token is gone; make a new token`);
       const callId = idempotencyKey === undefined ? parts.newId() : hash(`${caller.name}\n${idempotencyKey}`);
@@ -475,7 +476,7 @@ function createHandlers(parts: MethodsParts): Handlers {
 }
 
 function waitAnswer(run: RunView): WaitAnswer {
-  const { runId, state, sessionKey, startedAt, endedAt, error, errorCode, reply } = run;
+  const { runId, state, sessionKey, startedAt, endedAt, error, errorCode, reply, model, usage } = run;
   return {
     runId,
     status: !isTerminal(state) ? 'timeout' : state === 'ok' ? 'ok' : 'error',
@@ -485,6 +486,8 @@ function waitAnswer(run: RunView): WaitAnswer {
     ...(endedAt === undefined ? {} : { endedAt }),
     ...(error === undefined ? {} : { error }),
     ...(errorCode === undefined ? {} : { errorCode }),
+    ...(model === undefined ? {} : { model }),
+    ...(usage === undefined ? {} : { usage }),
     ...(reply === undefined ? {} : { terminalReply: { text: reply } }),
   };
 }

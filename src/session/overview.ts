@@ -1,6 +1,7 @@
 // Sessions, transcripts and runs as an operator reads them: found, listed, described. Everything is cut to the level of its token.
 import { readHistory, listSessions } from '../engine/lists.ts';
-import { deliveryOf, overseen, settingsOf } from '../engine/policy.ts';
+import { byUser, deliveryOf, overseen, settingsOf } from '../engine/policy.ts';
+import type { ModelView } from '../engine/runner.ts';
 import { InterlaneError, nearest } from '../errors.ts';
 import { agentId as agentIdOf } from '../protocol/ids.ts';
 import type { Level, SessionKind } from '../protocol/labels.ts';
@@ -12,12 +13,14 @@ import { operatorScope, type World } from '../rules/decide.ts';
 import { formatSessionKey, keyChatType, parseSessionKey, requireSessionKey } from '../rules/session-key.ts';
 import type { Body, Reading, ReadQuery } from '../store/contract.ts';
 import type { EntryRow, RunRow, SessionRow } from '../store/rows.ts';
-import { levelName, levelRank, messageOf } from '../store/views.ts';
+import { levelName, levelRank, messageOf, usageOf } from '../store/views.ts';
 
 /** What is looked through, and with what right. */
 export interface View {
   world: World;
   level: Level;
+  /** What a session is answered by. */
+  modelOf(row: SessionRow): ModelView | undefined;
 }
 
 /** How a client names a session: a key in any spelling, or a session id. */
@@ -118,7 +121,7 @@ const mostScanned = 5_000;
 
 export const listPage: ReadQuery<View & { wish: ListWish }, { sessions: WireSession[]; next: number | undefined }> = {
   name: 'list page',
-  *body(t, { world, level, wish }) {
+  *body(t, { world, level, modelOf, wish }) {
     const wanted = wish.offset + wish.limit;
     const word = wish.search?.trim().toLowerCase() ?? '';
     const fits = (row: SessionRow) =>
@@ -128,7 +131,7 @@ export const listPage: ReadQuery<View & { wish: ListWish }, { sessions: WireSess
     let before = wish.before;
     let more = true;
     for (let scanned = 0; more && rows.length <= wanted && scanned < mostScanned;) {
-      const page: Page = yield* rawPage(t, { world, level, wish }, before);
+      const page: Page = yield* rawPage(t, { world, level, modelOf, wish }, before);
       more = page.next !== undefined;
       scanned += page.rows.length + 1;
       before = page.next ?? before;
@@ -137,7 +140,7 @@ export const listPage: ReadQuery<View & { wish: ListWish }, { sessions: WireSess
     const shown = rows.slice(wish.offset, wanted);
     const next = rows.length > wanted ? shown.at(-1)!.last_pos : more ? before : undefined;
     const sessions: WireSession[] = [];
-    for (const row of shown) sessions.push(yield* sessionRow(t, world, row, wish.preview));
+    for (const row of shown) sessions.push(yield* sessionRow(t, { world, modelOf }, row, wish.preview));
     return { sessions, next };
   },
 };
@@ -149,24 +152,23 @@ interface Page {
   next: number | undefined;
 }
 
-function* rawPage(t: Reading, { world, level, wish }: View & { wish: ListWish }, before: number | undefined): Body<Page> {
+function* rawPage(t: Reading, { wish, ...view }: View & { wish: ListWish }, before: number | undefined): Body<Page> {
   if (wish.archived) {
     const rows = yield* t.all<SessionRow>(
       `SELECT * FROM sessions WHERE state = 'archived' AND current = 1 AND level <= ? AND last_pos < ? ORDER BY last_pos DESC LIMIT ?`,
-      levelRank(level),
+      levelRank(view.level),
       before ?? Number.MAX_SAFE_INTEGER,
       pageRows,
     );
     return { rows, next: rows.length === pageRows ? rows.at(-1)!.last_pos : undefined };
   }
-  const parent =
-    wish.spawnedBy === undefined ? undefined : yield* findSession.body(t, { world, level, named: { session: wish.spawnedBy } });
+  const parent = wish.spawnedBy === undefined ? undefined : yield* findSession.body(t, { ...view, named: { session: wish.spawnedBy } });
   if (wish.spawnedBy !== undefined && !parent) return { rows: [], next: undefined };
   const filter = parent
     ? { spawnedBy: parent.key }
     : { agents: wish.agentId === undefined ? ('every' as const) : [agentIdOf(wish.agentId)] };
   const { rows, next } = yield* listSessions.body(t, {
-    scope: operatorScope(level, filter),
+    scope: operatorScope(view.level, filter),
     callerPk: 0,
     kinds: wish.kinds,
     activeSince: wish.activeSince,
@@ -178,23 +180,25 @@ function* rawPage(t: Reading, { world, level, wish }: View & { wish: ListWish },
 
 export const describeSession: ReadQuery<View & { row: SessionRow; preview: boolean }, WireSession> = {
   name: 'describe session',
-  *body(t, { world, row, preview }) {
-    return yield* sessionRow(t, world, row, preview);
+  *body(t, { row, preview, ...view }) {
+    return yield* sessionRow(t, view, row, preview);
   },
 };
 
 /** The row of the session with this id as it is now, for events; undefined when it is gone. */
-export const currentRow: ReadQuery<{ world: World; sessionId: string }, WireSession | undefined> = {
+export const currentRow: ReadQuery<Shown & { sessionId: string }, WireSession | undefined> = {
   name: 'current row',
-  *body(t, { world, sessionId }) {
+  *body(t, { sessionId, ...view }) {
     const row = yield* t.one<SessionRow>('SELECT * FROM sessions WHERE id = ?', sessionId);
-    return row && (yield* sessionRow(t, world, row, true));
+    return row && (yield* sessionRow(t, view, row, true));
   },
 };
 
 const ended = { ok: 'done', error: 'failed', timeout: 'timeout', aborted: 'killed' } as const;
 
-function* sessionRow(t: Reading, world: World, row: SessionRow, preview: boolean): Body<WireSession> {
+type Shown = Pick<View, 'world' | 'modelOf'>;
+
+function* sessionRow(t: Reading, { world, modelOf }: Shown, row: SessionRow, preview: boolean): Body<WireSession> {
   const key = requireSessionKey(row.key, keyContext(world.agents, row.agent));
   const settings = settingsOf(row);
   const delivery = deliveryOf(row);
@@ -231,9 +235,18 @@ function* sessionRow(t: Reading, world: World, row: SessionRow, preview: boolean
     spawnedBy: row.parent_key ?? undefined,
     totalTokens: row.total_tokens || undefined,
     messageCount: row.next_seq - 1,
+    contextTokens: undefined,
+    usage: usageOf(row),
     model: settings.model,
+    modelSource: byUser(settings.model),
     thinkingLevel: settings.thinkingLevel,
+    thinkingLevelSource: byUser(settings.thinkingLevel),
+    thinkingNote: undefined,
+    ...modelOf(row),
     verboseLevel: settings.verboseLevel,
+    verboseLevelSource: byUser(settings.verboseLevel),
+    authProfile: settings.authProfile,
+    authProfileSource: byUser(settings.authProfile),
     sendPolicy: settings.sendPolicy,
     abortedLastRun: row.aborted_last === 1 || undefined,
     lastChannel: delivery?.channel,
@@ -371,6 +384,8 @@ export const runsPage: ReadQuery<View & { wish: RunsWish }, { runs: WireRun[]; n
             endedAt: row.ended_at ?? undefined,
             error: row.error ?? undefined,
             errorCode: row.error_code ?? undefined,
+            model: row.model ?? undefined,
+            usage: usageOf(row),
           }),
         );
       }
