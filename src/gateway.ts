@@ -7,6 +7,7 @@ import type { Config } from './config/schema.ts';
 import { Outbox } from './delivery/outbox.ts';
 import type { Accepted } from './engine/accept.ts';
 import { Engine, type Clock, type Delta } from './engine/engine.ts';
+import type { Runner } from './engine/runner.ts';
 import { InterlaneError, reasonOf } from './errors.ts';
 import { createBus, type Bus } from './events/bus.ts';
 import type { FeedEvent } from './protocol/event.ts';
@@ -36,6 +37,7 @@ import { Sockets } from './server/ws.ts';
 import { createInbound, type InboundMessage } from './session/inbound.ts';
 import { createSessions } from './session/sessions.ts';
 import type { Store } from './store/contract.ts';
+import type { SessionRow } from './store/rows.ts';
 import { lockState } from './store/sqlite/lock.ts';
 import { startIndexer } from './store/sqlite/indexer.ts';
 import { openSqliteStore } from './store/sqlite/open.ts';
@@ -134,6 +136,17 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
   let world = worldOf(config);
   let routes = compileRoutes(config, world.agents);
 
+  // the models, from the config and what was found; what it names must be there
+  const modelsOf = (from: Config) => {
+    const made = new Models(modelSettings(from), options.found);
+    const unusable = made.problems();
+    if (unusable.length > 0) throw new InterlaneError('CONFIG_INVALID', unusable.join('\n'));
+    return made;
+  };
+  let models = modelsOf(config);
+
+  const entryOf = (agentId: string) => config.agents.list.find((entry) => agentIdOf(entry.id) === agentId);
+
   // 2. the state: ours alone, then the store in it
   const unlock = lockState(stateDir, { pid: process.pid, host: hostname(), startedAt: clock.now() });
   const parts = {
@@ -167,6 +180,7 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
     store,
     bus,
     world: () => world,
+    modelOf: (row: SessionRow) => engine.modelOf(row),
     now: () => clock.now(),
     after: (ms: number, work: () => void) => clock.after(ms, work),
     failed: (error: unknown) => report('live events', error),
@@ -191,6 +205,7 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
       forget: (sessionPks) => indexer?.forget(sessionPks) ?? Promise.resolve(false),
       host: { bootId: newId(), pid: process.pid, name: hostname() },
       warn,
+      modelOf: (agentId, settings) => (entryOf(agentId)?.runtime === 'scripted' ? undefined : models.view(agentId, settings)),
       onDelta: (delta) => {
         live.delta(delta);
         options.onDelta?.(delta);
@@ -211,10 +226,8 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
       return config.classification.tools;
     },
   });
-  let models = new Models(modelSettings(config), options.found);
   const pause = (ms: number, signal: AbortSignal) => sleep(clock, ms, signal);
   const scripted = modelRunner(scriptedModel({ ...(options.script ? { script: options.script } : {}), sleep: pause }), invoker);
-  const entryOf = (agentId: string) => config.agents.list.find((entry) => agentIdOf(entry.id) === agentId);
   const thinking = modelRunner(
     languageModel({
       get models() {
@@ -228,14 +241,18 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
         visibility: world.visibility,
         date: new Date(clock.now()).toISOString().slice(0, 10),
       }),
-      thinking: (agentId) => entryOf(agentId)?.thinking ?? config.agents.defaults.thinking,
       sleep: pause,
       after: (ms, work) => clock.after(ms, work),
       warn,
     }),
     invoker,
   );
-  const runner = (agentId: string) => (models.any && entryOf(agentId)?.runtime !== 'scripted' ? thinking : scripted);
+  // A session can have a model where its agent has none.
+  const either: Runner = {
+    run: async (turn) => (models.answers(turn.agentId, (await turn.settings()).model) ? thinking : scripted).run(turn),
+  };
+  const runner = (agentId: string) =>
+    entryOf(agentId)?.runtime === 'scripted' ? scripted : models.answers(agentId, undefined) ? thinking : either;
 
   // 8. the way out
   const channels = new Map((options.channels ?? []).map((channel) => [channel.name, channel]));
@@ -276,6 +293,9 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
     newId,
     channelLevel,
     budgetMs,
+    get models() {
+      return models;
+    },
   });
   const openDoor = async (listen: Listen): Promise<Door & { close(): Promise<void> }> => {
     const { host = config.gateway.host, port = config.gateway.port } = listen;
@@ -393,11 +413,12 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
   };
   const reload = async (next: Config): Promise<Change> => {
     const change = changeOf(config, next);
+    const nextModels = modelsOf(next);
     // What a running gateway cannot take up stays as it was, so that nobody acts on half of it.
     config = { ...next, gateway: config.gateway, store: config.store };
     world = worldOf(config);
     routes = compileRoutes(config, world.agents);
-    models = new Models(modelSettings(config), options.found);
+    models = nextModels;
     await engine.follow(world, mainSessions(world));
     return change;
   };
@@ -434,11 +455,13 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
 
 function modelSettings({ models, agents }: Config): ModelSettings {
   const { model, fallbacks } = agents.defaults;
+  const levels = new Map(agents.list.map((entry) => [agentIdOf(entry.id), entry.thinking]));
   return {
     providers: models.providers,
     model,
     fallbacks,
-    agents: Object.fromEntries(agents.list.map((entry) => [agentIdOf(entry.id), entry.model])),
+    agents: new Map(agents.list.map((entry) => [agentIdOf(entry.id), entry.model])),
+    thinking: (agentId) => levels.get(agentId) ?? agents.defaults.thinking,
   };
 }
 

@@ -9,10 +9,10 @@ import { accept, type Accepted, type AcceptArgs } from './accept.ts';
 import type { Answer, Ending } from './end.ts';
 import type { EngineCommand } from './feed.ts';
 import { sweepFlows } from './flows.ts';
-import type { Operator } from './policy.ts';
+import { settingsOf, type Operator, type SessionSettings } from './policy.ts';
 import { forgotten, purgeSome, toForget } from './retention.ts';
 import { replyTo, runView } from './run-view.ts';
-import type { Runner } from './runner.ts';
+import type { ModelView, Runner } from './runner.ts';
 import { abortRun, claimRuns, finishRun, recoverRuns, releaseRun, suspectCrashes, sweepWaits, type Claim } from './runs.ts';
 import { sendToSession, type SendArgs, type Sent } from './send.ts';
 import { closeSession, ensureSession, resetSession, sweepStops, type NewSession, type Stopping } from './sessions.ts';
@@ -49,6 +49,8 @@ export interface EngineParts {
   host: { bootId: string; pid: number; name: string };
   /** Told what an operator should know. */
   warn(message: string): void;
+  /** What a session is answered by, for whoever looks at it; nothing where it is a script. */
+  modelOf?(agentId: string, settings: SessionSettings): ModelView | undefined;
   /** Text as it is made; ephemeral. */
   onDelta?(delta: Delta): void;
 }
@@ -117,6 +119,10 @@ export class Engine {
   private async openMains(mains: Main[]): Promise<void> {
     const { store, clock, newId } = this.parts;
     for (const { key, made } of mains) await store.write(ensureSession, { key, made: { ...made, id: newId() }, now: clock.now() });
+  }
+
+  modelOf(session: SessionRow): ModelView | undefined {
+    return this.parts.modelOf?.(session.agent, settingsOf(session));
   }
 
   /** The caller holds the state's lock, so every run that still says "running" belongs to a gateway that is dead. */

@@ -27,6 +27,8 @@ export interface SessionSettings {
 }
 
 export const settingsOf = (session: Pick<SessionRow, 'settings'>) => JSON.parse(session.settings) as SessionSettings;
+/** The source of a setting; what is not set on the session has none of its own. */
+export const byUser = (value: string | undefined) => (value === undefined ? undefined : ('user' as const));
 export const deliveryOf = (session: Pick<SessionRow, 'delivery'>) =>
   session.delivery === null ? undefined : (JSON.parse(session.delivery) as DeliveryContext);
 

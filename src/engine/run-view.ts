@@ -2,9 +2,25 @@
 import type { RunView } from '../protocol/run.ts';
 import type { ReadQuery } from '../store/contract.ts';
 import type { RunRow, SessionRow } from '../store/rows.ts';
+import { usageOf } from '../store/views.ts';
 import { answerTo, notYet, type Answer, type Ending } from './end.ts';
 
-type Seen = Pick<RunRow, 'id' | 'state' | 'class' | 'error' | 'error_code' | 'merged_into' | 'queued_at' | 'started_at' | 'ended_at'> & {
+type Seen = Pick<
+  RunRow,
+  | 'id'
+  | 'state'
+  | 'class'
+  | 'error'
+  | 'error_code'
+  | 'merged_into'
+  | 'queued_at'
+  | 'started_at'
+  | 'ended_at'
+  | 'model'
+  | 'input_tokens'
+  | 'output_tokens'
+  | 'cost_micros'
+> & {
   session_id: string;
   session_key: string;
   reply: string | null;
@@ -13,6 +29,7 @@ type Seen = Pick<RunRow, 'id' | 'state' | 'class' | 'error' | 'error_code' | 'me
 const seenBy = (
   column: 'id' | 'pk',
 ) => `SELECT runs.id, runs.state, runs.class, runs.error, runs.error_code, runs.merged_into, runs.queued_at, runs.started_at, runs.ended_at,
+    runs.model, runs.input_tokens, runs.output_tokens, runs.cost_micros,
     sessions.id AS session_id, sessions.key AS session_key, entries.text AS reply
   FROM runs JOIN sessions ON sessions.pk = runs.session_pk
     LEFT JOIN entries ON entries.session_pk = runs.session_pk AND entries.seq = runs.reply_seq
@@ -40,6 +57,9 @@ export const runView: ReadQuery<{ runId: string }, RunView | undefined> = {
     if (run.error !== null) view.error = run.error;
     if (run.error_code !== null) view.errorCode = run.error_code;
     if (run.reply !== null) view.reply = run.reply;
+    if (run.model !== null) view.model = run.model;
+    const usage = usageOf(run);
+    if (usage) view.usage = usage;
     return view;
   },
 };

@@ -17,18 +17,35 @@ export interface Usage {
   costMicros?: number;
 }
 
+/** What a provider wants to have back with its words; nobody else reads it. */
+export type ProviderOptions = Record<string, Record<string, JsonValue>>;
+
 /** A model's reasoning, kept to be given back to it; nobody else reads it. */
 export interface Thought {
   type: 'reasoning';
   text: string;
-  providerOptions?: Record<string, Record<string, JsonValue>>;
+  providerOptions?: ProviderOptions;
 }
 type JsonValue = null | string | number | boolean | JsonValue[] | { [name: string]: JsonValue | undefined };
+
+/** What a session is answered by: set on the session by a user, or chosen by the config and what was found. */
+export interface ModelView {
+  model: string;
+  modelSource: 'user' | 'auto';
+  /** The model's window. */
+  contextTokens?: number;
+  thinkingLevel?: string;
+  thinkingLevelSource?: 'user' | 'auto';
+  /** What the provider makes of a level that it does not have. */
+  thinkingNote?: string;
+}
 
 export interface PromptMessage extends TranscriptMessage {
   /** What the turn is told beside this message. */
   context?: string;
   reasoning?: Thought[];
+  /** What the provider gave along with each call, in their order. */
+  callOptions?: (ProviderOptions | null)[];
   /** Stands for everything before it. */
   summary?: true;
 }

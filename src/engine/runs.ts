@@ -18,7 +18,7 @@ import {
 } from './end.ts';
 import { appendEntry, noteRun, type EngineCommand, type Tx } from './feed.ts';
 import { derivedId } from './ids.ts';
-import type { Thought, Usage } from './runner.ts';
+import type { ProviderOptions, Thought, Usage } from './runner.ts';
 import { overseen, type Operator } from './policy.ts';
 import { absorb, consumeInput, inputOf } from './queue.ts';
 
@@ -117,6 +117,7 @@ export interface PlannedCall {
   tool: string;
   args: Record<string, unknown>;
   effect: CallRow['effect'];
+  providerOptions?: ProviderOptions | undefined;
 }
 
 /** The assistant's words and all its calls, before any of them is carried out. */
@@ -131,6 +132,7 @@ export const persistStep: EngineCommand<
     const body = {
       calls: calls.map((call, idx) => ({ id: `${step}.${idx}`, name: call.tool, arguments: call.args })),
       ...(reasoning ? { reasoning } : {}),
+      ...(calls.some((call) => call.providerOptions) ? { callOptions: calls.map((call) => call.providerOptions ?? null) } : {}),
     };
     session.total_tokens = tokensInUse(session, usage);
     yield* appendEntry(
@@ -164,6 +166,8 @@ export const compactSession: EngineCommand<Lease & { text: string; through: numb
     const { run, session } = yield* held(t, lease);
     const id = derivedId(run.id, 'compact', through);
     if (yield* t.one('SELECT 1 FROM entries WHERE id = ?', id)) return;
+    // How much is kept beside the summary is known after the next step; until then the conversation counts as short.
+    session.total_tokens = usage.output;
     const seq = yield* appendEntry(
       t,
       session,
@@ -180,6 +184,7 @@ export const compactSession: EngineCommand<Lease & { text: string; through: numb
       now,
     );
     yield* t.run('UPDATE sessions SET compact_seq = ? WHERE pk = ?', seq, session.pk);
+    yield* t.run('UPDATE runs SET tokens = tokens + ? WHERE pk = ?', usage.input + usage.output, run.pk);
     yield* addUsage(t, run, session, usage);
   },
 };

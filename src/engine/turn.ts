@@ -6,7 +6,7 @@ import { messageOf, type EntryBody } from '../store/views.ts';
 import type { RunEnd } from './end.ts';
 import { inCallOrder } from './prompt.ts';
 import { settingsOf, type SessionSettings } from './policy.ts';
-import type { PendingCall, PromptMessage, Thought, Turn } from './runner.ts';
+import type { PendingCall, PromptMessage, ProviderOptions, Thought, Turn } from './runner.ts';
 import { absorbSteer, compactSession, finishCall, parkRun, persistStep, startCall, type Claim, type Lease } from './runs.ts';
 
 interface TurnParts {
@@ -56,8 +56,9 @@ export function makeTurn({ store, clock }: TurnParts, hold: Hold): Turn {
     prompt: (limit) => store.read(promptTail, { sessionPk: session.pk, limit }),
     // Before the first step there can be none.
     pending: async () => (steps === 0 ? [] : pendingOf(await store.read(pendingCalls, { runPk }))),
-    delta: (text) => hold.heard(text),
-    retract: () => hold.retracted(),
+    // What a stopped call still says comes too late.
+    delta: (text) => void (hold.signal.aborted || hold.heard(text)),
+    retract: () => void (hold.signal.aborted || hold.retracted()),
     settings: () => store.read(sessionSettings, { sessionPk: session.pk }),
     compact: (summary) =>
       store.write(compactSession, { ...lease, ...summary, now: clock.now() }, { urgent: true, bytes: summary.text.length }),
@@ -114,9 +115,10 @@ const hasSteer: ReadQuery<{ lane: string }, boolean> = {
 function promptMessage(row: EntryRow): PromptMessage {
   const message: PromptMessage = messageOf(row, undefined);
   if (row.body === null) return message;
-  const { context, reasoning, compacted } = JSON.parse(row.body) as EntryBody;
+  const { context, reasoning, callOptions, compacted } = JSON.parse(row.body) as EntryBody;
   if (context !== undefined) message.context = context;
   if (reasoning !== undefined) message.reasoning = reasoning as Thought[];
+  if (callOptions !== undefined) message.callOptions = callOptions as (ProviderOptions | null)[];
   if (compacted !== undefined) message.summary = true;
   return message;
 }

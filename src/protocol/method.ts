@@ -4,7 +4,7 @@ import type { Explanation } from './decision.ts';
 import { ExplainAccess, ExplainKey, ExplainRoute, ExplainSend } from './explain.ts';
 import type { ErrorShape, Scope } from './frame.ts';
 import { Level, SessionKind, ThinkingLevel } from './labels.ts';
-import { queueModes, runStates, type RunClass, type RunState } from './run.ts';
+import { queueModes, runStates, UsageView, type RunClass, type RunState } from './run.ts';
 import { DeliveryContext } from './session.ts';
 import { Block, Provenance } from './transcript.ts';
 
@@ -108,6 +108,7 @@ export const methods = {
       displayName: z.string().min(1).max(500).nullable().optional(),
       sendPolicy: z.enum(['allow', 'deny']).nullable().optional(),
       model: z.string().min(1).max(256).nullable().optional(),
+      authProfile: z.string().min(1).max(100).nullable().optional(),
       thinkingLevel: ThinkingLevel.nullable().optional(),
       verboseLevel: VerboseLevel.nullable().optional(),
     }),
@@ -331,9 +332,20 @@ export const WireSession = z.object({
   spawnedBy: z.string().exactOptional(),
   totalTokens: z.int().exactOptional(),
   messageCount: z.int(),
+  /** The model's window. */
+  contextTokens: z.int().exactOptional(),
+  usage: UsageView.exactOptional(),
+  /** What answers: set on the session by a user, or chosen by the config and what was found. */
   model: z.string().exactOptional(),
+  modelSource: z.enum(['user', 'auto']).exactOptional(),
   thinkingLevel: z.string().exactOptional(),
+  thinkingLevelSource: z.enum(['user', 'auto']).exactOptional(),
+  /** What the provider makes of a level that it does not have. */
+  thinkingNote: z.string().exactOptional(),
   verboseLevel: z.string().exactOptional(),
+  verboseLevelSource: z.literal('user').exactOptional(),
+  authProfile: z.string().exactOptional(),
+  authProfileSource: z.literal('user').exactOptional(),
   sendPolicy: z.enum(['allow', 'deny']).exactOptional(),
   abortedLastRun: z.literal(true).exactOptional(),
   lastChannel: z.string().exactOptional(),
@@ -355,6 +367,9 @@ export interface WireRun {
   endedAt?: number;
   error?: string;
   errorCode?: string;
+  /** The model that answered last. */
+  model?: string;
+  usage?: UsageView;
 }
 
 export const SessionsPage = z.object({
@@ -394,6 +409,8 @@ export const WaitAnswer = z.object({
   endedAt: z.int().exactOptional(),
   error: z.string().exactOptional(),
   errorCode: z.string().exactOptional(),
+  model: z.string().exactOptional(),
+  usage: UsageView.exactOptional(),
   terminalReply: z.object({ text: z.string() }).exactOptional(),
 });
 export type WaitAnswer = z.infer<typeof WaitAnswer>;

@@ -10,12 +10,15 @@ const kept = [20, 6, 1];
 /** False when there is nothing left to sum up. */
 export async function summarizeOlder(turn: Turn, model: Model, request: StepRequest, attempt: number): Promise<boolean> {
   if (!model.summarize) return false;
-  const cut = cutAt(request.prompt, kept[Math.min(attempt, kept.length - 1)]!);
-  // A summary of a summary alone says nothing new.
-  if (cut === 0 || (cut === 1 && request.prompt[0]!.summary)) return false;
-  const through = request.prompt[cut - 1]!.seq;
+  // Where few messages fill the window, fewer are kept. A summary of a summary alone says nothing new.
+  const least = request.prompt[0]?.summary ? 2 : 1;
+  const cuts = kept.slice(Math.min(attempt, kept.length - 1)).map((keep) => cutAt(request.prompt, keep));
+  const cut = cuts.find((at) => at >= least);
+  if (cut === undefined) return false;
+  // Results stand in the order of their calls, not of their seqs: what stays must stay, so the smallest of it decides.
+  const through = Math.min(...request.prompt.slice(cut).map(({ seq }) => seq)) - 1;
   const live = { signal: turn.signal, delta: () => {}, again: () => {} };
-  for (let older = request.prompt.slice(0, cut); ; older = older.slice(cutAt(older, Math.floor(older.length / 2)))) {
+  for (let older = request.prompt.slice(0, cut); ; older = older.slice(Math.ceil(older.length / 2))) {
     try {
       const { text, usage } = await untilAborted(turn.signal, model.summarize({ ...request, prompt: older }, live));
       if (text.trim() === '') return false;

@@ -1,18 +1,16 @@
 // A step on a real model: one streamed call, tried again where that can help, then the next model. Tools are never run in here.
-import type { CallWarning, LanguageModel, ToolSet } from 'ai';
+import type { CallWarning, LanguageModel, ModelMessage, ToolSet } from 'ai';
 import { z } from 'zod';
-import type { Thought, Usage } from '../engine/runner.ts';
+import type { ProviderOptions, Thought, Usage } from '../engine/runner.ts';
 import { InterlaneError, reasonOf } from '../errors.ts';
 import type { Tool } from '../tools/define.ts';
 import type { Model, StepLive, StepRequest, StepSaid } from './model.ts';
 import type { Choice, Models } from './models.ts';
-import { modelMessages, summaryRequest, systemPrompt, type Setting } from './prompt.ts';
+import { modelMessages, summaryMessages, systemPrompt, type Setting } from './prompt.ts';
 
 export interface LanguageModelParts {
   models: Models;
   setting(request: StepRequest): Setting;
-  /** The thinking level that holds where a session sets none. */
-  thinking(agentId: string): string | undefined;
   /** Resolves after the time, or rejects when the signal is aborted. */
   sleep(ms: number, signal: AbortSignal): Promise<void>;
   /** Runs work after a while; returns the undo. */
@@ -23,21 +21,22 @@ export interface LanguageModelParts {
 const attempts = 4;
 const firstRetryMs = 1_000;
 const longestRetryMs = 60_000;
-/** A model that says nothing for so long has lost us. */
-const silenceMs = 180_000;
+/** A model that says nothing for so long has lost us. Thinking hard can take minutes in which nothing is heard. */
+const silenceMs = 600_000;
 
 const levels = { off: 'none', minimal: 'minimal', low: 'low', medium: 'medium', high: 'high', xhigh: 'xhigh' } as const;
 
 export function languageModel(parts: LanguageModelParts): Model {
   const { models } = parts;
-  const speak = async (request: StepRequest, live: StepLive, extra: { tools: boolean; ask?: string }): Promise<StepSaid> => {
+  const speak = async (request: StepRequest, live: StepLive, asked: Asked): Promise<StepSaid> => {
     let failure: unknown;
     const choices = models.choices(request.agentId, request.settings.model);
     for (const [index, choice] of choices.entries()) {
-      if (index > 0) parts.warn(`model ${choices[index - 1]!.ref} failed (${plainReason(failure)}); ${choice.ref} is tried instead`);
+      if (index > 0)
+        parts.warn(`model ${choices[index - 1]!.ref} failed (${plainReason(models, failure)}); ${choice.ref} is tried instead`);
       for (let attempt = 1; attempt <= attempts; attempt++) {
         try {
-          return await once(parts, choice, request, live, extra, attempt === attempts);
+          return await once(parts, choice, request, live, asked);
         } catch (thrown) {
           live.signal.throwIfAborted();
           if (isOverflow(thrown)) throw new InterlaneError('CONTEXT_OVERFLOW', `model ${choice.ref}: the conversation is too long for it`);
@@ -50,7 +49,7 @@ export function languageModel(parts: LanguageModelParts): Model {
     }
     const [first] = choices;
     if (!first) throw new InterlaneError('MODEL_UNKNOWN', 'model is not configured; set agents.defaults.model');
-    throw new InterlaneError('MODEL_FAILED', `model ${first.ref} did not answer: ${plainReason(failure)}`);
+    throw new InterlaneError('MODEL_FAILED', `model ${first.ref} did not answer: ${plainReason(models, failure)}`);
   };
   return {
     promptEntries: 2_000,
@@ -58,23 +57,23 @@ export function languageModel(parts: LanguageModelParts): Model {
       const [first] = models.choices(request.agentId, request.settings.model);
       return first ? models.facts(first).contextTokens : Infinity;
     },
-    step: (request, live) => speak(request, live, { tools: true }),
-    summarize: (request, live) => speak(request, live, { tools: false, ask: summaryRequest }),
+    step: (request, live) => speak(request, live, { messages: modelMessages(request.prompt), tools: request.tools }),
+    summarize: (request, live) => speak(request, live, { messages: summaryMessages(request.prompt), tools: [] }),
   };
 }
 
-async function once(
-  parts: LanguageModelParts,
-  choice: Choice,
-  request: StepRequest,
-  live: StepLive,
-  extra: { tools: boolean; ask?: string },
-  last: boolean,
-): Promise<StepSaid> {
+/** What goes to the model: the same for every attempt. */
+interface Asked {
+  messages: ModelMessage[];
+  tools: readonly Tool[];
+}
+
+async function once(parts: LanguageModelParts, choice: Choice, request: StepRequest, live: StepLive, asked: Asked): Promise<StepSaid> {
   const { models } = parts;
   const { streamText } = await import('ai');
+  globalThis.AI_SDK_LOG_WARNINGS = false; // what a provider cannot do is said by session_status, not on the console
   const model: LanguageModel = await models.load(choice, request.settings.authProfile);
-  const wanted = request.settings.thinkingLevel ?? parts.thinking(request.agentId);
+  const wanted = models.thinkingLevel(request.agentId, request.settings);
   const silence = new AbortController();
   let cancel = () => {};
   const listen = () => {
@@ -83,15 +82,17 @@ async function once(
   };
   const heard: StepSaid = { text: '', calls: [], usage: { model: choice.ref, input: 0, output: 0 } };
   const thoughts = new Map<string, Thought>();
-  let finish: string | undefined;
+  let complete = false;
   listen();
   try {
     const { stream } = streamText({
       model,
       instructions: systemPrompt(parts.setting(request)),
-      messages: [...modelMessages(request.prompt), ...(extra.ask === undefined ? [] : [{ role: 'user' as const, content: extra.ask }])],
-      ...(extra.tools ? { tools: await toolSet(request.tools) } : {}),
+      messages: asked.messages,
+      ...(asked.tools.length > 0 ? { tools: await toolSet(asked.tools) } : {}),
       ...(wanted !== undefined && wanted in levels ? { reasoning: levels[wanted as keyof typeof levels] } : {}),
+      // The transcript is ours; OpenAI is not asked to keep another.
+      ...(models.type(choice) === 'openai' ? { providerOptions: { openai: { store: false } } } : {}),
       maxRetries: 0,
       abortSignal: AbortSignal.any([live.signal, silence.signal]),
       onError: () => {}, // errors come as parts of the stream; without this they are printed
@@ -118,7 +119,12 @@ async function once(
           Object.assign(thoughts.get(part.id) ?? {}, optionsOf(part.providerMetadata));
           break;
         case 'tool-call':
-          heard.calls.push({ providerId: part.toolCallId, tool: part.toolName, args: asArguments(part.input) });
+          heard.calls.push({
+            providerId: part.toolCallId,
+            tool: part.toolName,
+            args: asArguments(part.input),
+            ...optionsOf(part.providerMetadata),
+          });
           break;
         case 'finish-step':
           heard.usage = usageOf(
@@ -128,7 +134,8 @@ async function once(
             part.usage.outputTokens,
             part.usage.inputTokenDetails.cacheReadTokens,
           );
-          finish = part.finishReason;
+          // Without a reason it has not come to its end; one that nobody knows is an end all the same.
+          complete = part.finishReason !== 'error' && (part.rawFinishReason !== undefined || known.has(part.finishReason));
           break;
         case 'error':
           throw part.error;
@@ -140,27 +147,35 @@ async function once(
   } finally {
     cancel();
   }
-  // A stream that just stops looks like an answer. It is asked for again, and taken as it is only when it keeps stopping.
-  const complete = finish === 'stop' || finish === 'tool-calls' || finish === 'length' || finish === 'content-filter';
-  const empty = heard.text === '' && heard.calls.length === 0;
-  if (!complete && (!last || empty)) throw new CutOff();
+  // A stream that just stops looks like an answer, and of its calls nobody knows whether they are all and whole.
+  if (!complete) throw new CutOff();
   // Thoughts are given back only with the calls they led to.
   if (heard.calls.length > 0 && thoughts.size > 0) heard.reasoning = [...thoughts.values()];
   return heard;
 }
+
+const known = new Set(['stop', 'tool-calls', 'length', 'content-filter']);
 
 class CutOff extends Error {
   override readonly message = 'its answer was cut off';
 }
 
 /** Tools as a model sees them: no way to run them, and what it writes is checked by us. */
-async function toolSet(tools: Iterable<Tool>): Promise<ToolSet> {
+async function toolSet(tools: readonly Tool[]): Promise<ToolSet> {
   const { jsonSchema } = await import('ai');
   const set: ToolSet = {};
-  for (const { name, description, params } of tools)
-    set[name] = { description, inputSchema: jsonSchema(inputSchema(params)) } as ToolSet[string];
+  for (const tool of tools) {
+    let shown = shownTools.get(tool);
+    if (!shown) {
+      shown = { description: tool.description, inputSchema: jsonSchema(inputSchema(tool.params)) } as ToolSet[string];
+      shownTools.set(tool, shown);
+    }
+    set[tool.name] = shown;
+  }
   return set;
 }
+
+const shownTools = new WeakMap<Tool, ToolSet[string]>();
 
 /** The schema of a tool's arguments without what a model has no use for. */
 export function inputSchema(params: Tool['params']): Record<string, unknown> {
@@ -180,8 +195,8 @@ function noteThinking(models: Models, choice: Choice, wanted: string | undefined
   if (wanted !== undefined) models.noteThinking(choice.ref, wanted, about && 'details' in about ? about.details : undefined);
 }
 
-function optionsOf(metadata: unknown): Pick<Thought, 'providerOptions'> {
-  return metadata === undefined ? {} : { providerOptions: metadata as NonNullable<Thought['providerOptions']> };
+function optionsOf(metadata: unknown): { providerOptions?: ProviderOptions } {
+  return metadata === undefined ? {} : { providerOptions: metadata as ProviderOptions };
 }
 
 /** A call whose arguments are no object is refused by the tool, with words the model can use. */
@@ -191,39 +206,55 @@ function asArguments(input: unknown): Record<string, unknown> {
     : { unreadable: typeof input === 'string' ? input.slice(0, 2_000) : input };
 }
 
-interface ApiError {
+/** What is known of a failure; providers also end a stream with plain objects and texts. */
+interface Failure {
+  name?: string;
+  message?: string;
+  code?: unknown;
   statusCode?: number;
   isRetryable?: boolean;
   responseHeaders?: Record<string, string>;
   responseBody?: string;
 }
 
+function failureOf(thrown: unknown): Failure {
+  return typeof thrown === 'object' && thrown !== null ? thrown : { message: String(thrown) };
+}
+
+/** Mistakes of ours or of the config, found before anything was sent. */
+const never =
+  /^AI_(LoadAPIKey|LoadSetting|NoSuchModel|NoSuchProvider|InvalidPrompt|InvalidArgument|Unsupported|MissingToolResults|MessageConversion)/;
+
 /** Busy, broken or cut off may be over in a moment; a wrong key or a bad request will not. */
 function canHelp(thrown: unknown): boolean {
-  const { statusCode, isRetryable } = thrown as ApiError;
-  if (statusCode !== undefined) return isRetryable ?? (statusCode === 429 || statusCode >= 500);
-  return !(thrown instanceof InterlaneError);
+  if (thrown instanceof InterlaneError) return false;
+  const { name = '', statusCode, isRetryable } = failureOf(thrown);
+  if (isRetryable !== undefined) return isRetryable;
+  if (statusCode !== undefined) return statusCode === 429 || statusCode >= 500;
+  return !never.test(name);
 }
 
 function pauseMs(thrown: unknown, attempt: number): number {
-  const seconds = Number((thrown as ApiError).responseHeaders?.['retry-after']);
-  const asked = Number.isFinite(seconds) && seconds >= 0 ? seconds * 1_000 : firstRetryMs * 2 ** (attempt - 1);
+  const after = failureOf(thrown).responseHeaders?.['retry-after'] ?? '';
+  const asked = /^\d+(\.\d+)?$/.test(after) ? Number(after) * 1_000 : firstRetryMs * 2 ** (attempt - 1);
   return Math.min(asked, longestRetryMs);
 }
 
 function isOverflow(thrown: unknown): boolean {
-  const { statusCode, responseBody } = thrown as ApiError;
+  const { statusCode, responseBody = '', message = '', code } = failureOf(thrown);
+  // Some services notice only after the stream has begun.
+  if (code === 'context_length_exceeded') return true;
   if (statusCode !== 400 && statusCode !== 413) return false;
-  return /context.{0,20}(length|window)|too long|maximum.{0,20}tokens|exceeds? the (maximum|context)/i.test(
-    `${responseBody ?? ''} ${reasonOf(thrown)}`,
+  return /context.{0,20}(length|window)|prompt is too long|input.{0,40}too long|exceeds? the (maximum|context)/i.test(
+    `${responseBody} ${message}`,
   );
 }
 
 /** For people: no key, no page of HTML. */
-function plainReason(thrown: unknown): string {
-  const { statusCode } = thrown as ApiError;
-  const text = reasonOf(thrown)
-    .replace(/\b(sk|key|pk|rk)[-_][\w-]{6,}/gi, '[key]')
+function plainReason(models: Models, thrown: unknown): string {
+  const { statusCode, message } = failureOf(thrown);
+  const text = models
+    .withoutKeys(message ?? reasonOf(thrown))
     .replace(/\s+/g, ' ')
     .slice(0, 300);
   return statusCode === undefined ? text : `${statusCode} ${text}`;

@@ -7,7 +7,7 @@ import { summarizeOlder } from './compact.ts';
 import type { Model, StepLive, StepRequest } from './model.ts';
 
 const mostSteps = 100;
-/** From this share of a model's window on, what is old is summed up before the next step. */
+/** From this share of a model's window on, or of the entries it is shown, what is old is summed up before the next step. */
 const fullAt = 0.85;
 /** A model that still finds the prompt too long after this many summaries cannot be helped. */
 const mostSummaries = 3;
@@ -22,7 +22,7 @@ export function modelRunner(model: Model, invoker: Invoker): Runner {
         await turn.steer();
         const request = await requestOf(turn, model, invoker);
         const live: StepLive = { signal: turn.signal, delta: (text) => turn.delta(text), again: () => turn.retract() };
-        const full = used > fullAt * (model.window?.(request) ?? Infinity) || request.prompt.length === model.promptEntries;
+        const full = used > fullAt * (model.window?.(request) ?? Infinity) || request.prompt.length > fullAt * model.promptEntries;
         if (full && summaries < mostSummaries && (await summarizeOlder(turn, model, request, summaries++))) {
           used = 0;
           continue;
@@ -62,7 +62,7 @@ async function carryOut(turn: Turn, invoker: Invoker): Promise<'done' | 'parked'
 async function requestOf(turn: Turn, model: Model, invoker: Invoker): Promise<StepRequest> {
   const prompt = await turn.prompt(model.promptEntries);
   const settings = await turn.settings();
-  return { agentId: turn.agentId, sessionKey: turn.sessionKey, prompt, tools: invoker.tools.values(), settings };
+  return { agentId: turn.agentId, sessionKey: turn.sessionKey, prompt, tools: [...invoker.tools.values()], settings };
 }
 
 const inUse = (usage: Usage) => usage.input + usage.output;

@@ -1,20 +1,21 @@
 // The contract of a model: one step at a time. What it said and wants to call is persisted before anything is done with it.
 import type { SessionSettings } from '../engine/policy.ts';
-import type { PromptMessage, Thought, Usage } from '../engine/runner.ts';
+import type { PromptMessage, ProviderOptions, Thought, Usage } from '../engine/runner.ts';
 import type { Tool } from '../tools/define.ts';
 
 export interface StepRequest {
   agentId: string;
   sessionKey: string;
   prompt: PromptMessage[];
-  tools: Iterable<Tool>;
+  /** Read again by every attempt, so it must not be an iterator. */
+  tools: readonly Tool[];
   /** What this session is set to; without it the agent's settings hold. */
   settings: SessionSettings;
 }
 
 export interface StepSaid {
   text: string;
-  calls: { providerId: string; tool: string; args: Record<string, unknown> }[];
+  calls: { providerId: string; tool: string; args: Record<string, unknown>; providerOptions?: ProviderOptions }[];
   usage: Usage;
   /** What it thought, to be given back to it with its calls. */
   reasoning?: Thought[];

@@ -1,6 +1,8 @@
 // Which model answers: `provider/model` from a session, an agent, the defaults or what was found → the service, its key, its window.
 import type { LanguageModel } from 'ai';
-import { InterlaneError, nearest } from '../errors.ts';
+import type { SessionSettings } from '../engine/policy.ts';
+import type { ModelView } from '../engine/runner.ts';
+import { InterlaneError, nearest, reasonOf } from '../errors.ts';
 
 type ProviderType = 'openai-compatible' | 'openai' | 'anthropic' | 'google';
 
@@ -18,7 +20,9 @@ export interface ModelSettings {
   model?: string | undefined;
   fallbacks: string[];
   /** Models of single agents, by id. */
-  agents: Record<string, string | undefined>;
+  agents: ReadonlyMap<string, string | undefined>;
+  /** The thinking level of an agent whose session sets none. */
+  thinking(agentId: string): string | undefined;
 }
 
 /** A model to try, and who asked for it. */
@@ -46,6 +50,8 @@ export interface Found {
 
 /** The window of a model nobody described: small enough for almost all of them. */
 const cautiousWindow = 128_000;
+/** A text shorter than this is no key, and taking it out would spoil what is said. */
+const shortestKey = 6;
 
 export class Models {
   private readonly settings: ModelSettings;
@@ -58,14 +64,73 @@ export class Models {
     this.found = found;
   }
 
-  /** Whether any model but the scripted one can answer. */
-  get any(): boolean {
-    return this.settings.model !== undefined || this.found !== undefined || Object.values(this.settings.agents).some(Boolean);
+  /** What is wrong with the models that the config names, by where it names them. */
+  problems(): string[] {
+    const { model, fallbacks, agents } = this.settings;
+    const named: [where: string, ref: string | undefined][] = [
+      ['agents.defaults.model', model],
+      ...fallbacks.map((ref, index): [string, string] => [`agents.defaults.fallbacks[${index}]`, ref]),
+      ...[...agents].map(([id, ref]): [string, string | undefined] => [`model of agent "${id}"`, ref]),
+    ];
+    return named.flatMap(([where, ref]) => {
+      try {
+        if (ref !== undefined) this.parse(ref, 'default');
+        return [];
+      } catch (thrown) {
+        return [`${where}: ${reasonOf(thrown)}`];
+      }
+    });
+  }
+
+  /** Whether a session of an agent has a model but the scripted one. Its own counts even when it is of no use: the run then says so. */
+  answers(agentId: string, wanted: string | undefined): boolean {
+    return wanted !== undefined || this.choices(agentId, undefined).length > 0;
+  }
+
+  /** What a session is answered by, as its row shows it. */
+  view(agentId: string, settings: SessionSettings): ModelView | undefined {
+    if (!this.answers(agentId, settings.model)) return undefined;
+    const view: ModelView = { model: settings.model ?? '', modelSource: settings.model === undefined ? 'auto' : 'user' };
+    const thinkingLevel = this.thinkingLevel(agentId, settings);
+    if (thinkingLevel !== undefined)
+      Object.assign(view, { thinkingLevel, thinkingLevelSource: settings.thinkingLevel === undefined ? 'auto' : 'user' });
+    const [first] = this.choicesOrNone(agentId, settings.model);
+    if (!first) return view; // its provider is no longer there
+    const thinkingNote = thinkingLevel === undefined ? undefined : this.notes.get(`${first.ref} ${thinkingLevel}`);
+    const { contextTokens } = this.facts(first);
+    return { ...view, model: first.ref, contextTokens, ...(thinkingNote === undefined ? {} : { thinkingNote }) };
+  }
+
+  thinkingLevel(agentId: string, settings: SessionSettings): string | undefined {
+    return settings.thinkingLevel ?? this.settings.thinking(agentId);
+  }
+
+  /** The service that a session's model is at. */
+  providerOf(agentId: string, wanted: string | undefined): string | undefined {
+    return this.choicesOrNone(agentId, wanted)[0]?.provider;
+  }
+
+  /** Refuses a model or a profile that a session cannot be set to. */
+  check(agentId: string, { model, authProfile }: SessionSettings): void {
+    const [first] = this.choices(agentId, model);
+    if (authProfile === undefined) return;
+    if (!first)
+      throw new InterlaneError('MODEL_UNKNOWN', 'auth profile needs a model; set agents.defaults.model or the model of the session');
+    this.keyOf(first.provider, authProfile, true);
+  }
+
+  /** A text without any key that we were given, and without what looks like one. */
+  withoutKeys(text: string): string {
+    let clean = text;
+    for (const { apiKey, authProfiles } of [...Object.values(this.settings.providers), ...(this.found ? [this.found.settings] : [])])
+      for (const key of [apiKey, ...Object.values(authProfiles).map((profile) => profile.apiKey)])
+        if (key !== undefined && key.length >= shortestKey) clean = clean.replaceAll(key, '[key]');
+    return clean.replace(/\b(sk|key|pk|rk)[-_][\w-]{6,}/gi, '[key]').replace(/\/\/[^\s/@]+@/g, '//[key]@');
   }
 
   /** What to try for a session, in order. Empty when no model is configured. */
   choices(agentId: string, wanted: string | undefined): Choice[] {
-    const own = this.settings.agents[agentId];
+    const own = this.settings.agents.get(agentId);
     const first = wanted
       ? this.parse(wanted, 'user')
       : own
@@ -94,7 +159,8 @@ export class Models {
   }
 
   facts({ provider, model }: Pick<Choice, 'provider' | 'model'>): ModelFacts {
-    const known = this.provider(provider)?.models[model];
+    const models = this.provider(provider)?.models ?? {};
+    const known = Object.hasOwn(models, model) ? models[model] : undefined;
     return { contextTokens: known?.contextTokens ?? cautiousWindow, ...(known?.cost ? { cost: { ...known.cost } } : {}) };
   }
 
@@ -103,8 +169,8 @@ export class Models {
   }
 
   /** Loads the provider's code at its first use. A profile chooses among the keys of a provider. */
-  load(choice: Choice, profile: string | undefined): Promise<LanguageModel> {
-    const key = `${choice.ref}\n${profile ?? ''}`;
+  async load(choice: Choice, profile: string | undefined): Promise<LanguageModel> {
+    const key = JSON.stringify([choice.ref, choice.source === 'fallback', profile]);
     let model = this.loaded.get(key);
     if (!model) this.loaded.set(key, (model = this.make(choice, profile)));
     return model;
@@ -116,8 +182,12 @@ export class Models {
     else this.notes.set(`${ref} ${level}`, note);
   }
 
-  thinkingNote(ref: string, level: string): string | undefined {
-    return this.notes.get(`${ref} ${level}`);
+  private choicesOrNone(agentId: string, wanted: string | undefined): Choice[] {
+    try {
+      return this.choices(agentId, wanted);
+    } catch {
+      return [];
+    }
   }
 
   private provider(name: string): ProviderSettings | undefined {
@@ -125,9 +195,22 @@ export class Models {
     return this.found?.provider === name ? this.found.settings : undefined;
   }
 
-  private async make({ provider, model }: Choice, profile: string | undefined): Promise<LanguageModel> {
+  /** A profile belongs to the provider of the session's model. Another key is never taken in its place; a fallback has its own. */
+  private keyOf(provider: string, profile: string | undefined, own: boolean): string | undefined {
+    const { apiKey, authProfiles } = this.provider(provider)!;
+    if (profile === undefined) return apiKey;
+    if (Object.hasOwn(authProfiles, profile)) return authProfiles[profile]!.apiKey ?? apiKey;
+    if (!own) return apiKey;
+    const names = Object.keys(authProfiles);
+    throw new InterlaneError(
+      'MODEL_UNKNOWN',
+      `auth profile ${JSON.stringify(profile.slice(0, 100))} is not one of provider "${provider}"; it has: ${names.join(', ') || 'none'}`,
+    );
+  }
+
+  private async make({ provider, model, source }: Choice, profile: string | undefined): Promise<LanguageModel> {
     const settings = this.provider(provider)!;
-    const apiKey = (profile === undefined ? undefined : settings.authProfiles[profile]?.apiKey) ?? settings.apiKey;
+    const apiKey = this.keyOf(provider, profile, source !== 'fallback');
     const options = {
       ...(apiKey === undefined ? {} : { apiKey }),
       ...(settings.baseUrl === undefined ? {} : { baseURL: settings.baseUrl }),
@@ -135,7 +218,7 @@ export class Models {
     switch (settings.type) {
       case 'anthropic':
         return (await import('@ai-sdk/anthropic')).createAnthropic(options)(model);
-      case 'openai':
+      case 'openai': // its responses API; a server that only has /chat/completions is `openai-compatible`
         return (await import('@ai-sdk/openai')).createOpenAI(options)(model);
       case 'google':
         return (await import('@ai-sdk/google')).createGoogleGenerativeAI(options)(model);

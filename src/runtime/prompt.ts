@@ -28,8 +28,24 @@ export function systemPrompt({ agentId, name, instructions, sessionKey, visibili
   ].join('\n\n');
 }
 
-export const summaryRequest =
+const summaryRequest =
   'Summarise this conversation so that it can go on from your summary alone: what the user wants, decisions, facts, names, numbers, open questions, and what was being done last. Write only the summary.';
+
+const earlier = 'The beginning of this conversation is not shown.';
+
+/** What is to be summed up, as one text, so that calls need no tools beside them and can be cut off anywhere. */
+export function summaryMessages(prompt: PromptMessage[]): ModelMessage[] {
+  const told = prompt.map((message) => {
+    if (message.role === 'user') return `User: ${userText(message)}`;
+    if (message.role === 'toolResult') return `Result of ${message.toolName ?? 'a tool'}: ${said(textOf(message))}`;
+    const calls = message.content.filter((block) => block.type === 'toolCall');
+    return [
+      `You: ${said(textOf(message))}`,
+      ...calls.map((call) => said(`You called ${call.name} ${JSON.stringify(call.arguments)}`)),
+    ].join('\n');
+  });
+  return [{ role: 'user', content: [...told, gatewayLine(summaryRequest)].join('\n\n') }];
+}
 
 /** The transcript as a model takes it: each call followed by its results, and nothing that it would choke on. */
 export function modelMessages(prompt: PromptMessage[]): ModelMessage[] {
@@ -39,6 +55,8 @@ export function modelMessages(prompt: PromptMessage[]): ModelMessage[] {
     if (message.role === 'user') messages.push({ role: 'user', content: userText(message) });
     else if (message.role === 'assistant') messages.push(...assistantMessages(message, index, results));
   }
+  // A conversation starts with its user, or a service refuses it.
+  if (messages[0] && messages[0].role !== 'user') messages.unshift({ role: 'user', content: gatewayLine(earlier) });
   return messages;
 }
 
@@ -74,14 +92,19 @@ function assistantMessages(message: PromptMessage, index: number, results: Map<s
   const text = said(textOf(message));
   const calls = message.content.filter((block) => block.type === 'toolCall');
   const thoughts = message.reasoning ?? [];
-  if (text === '' && calls.length === 0) return [];
+  const silent = text.trim() === '';
+  if (silent && calls.length === 0) return [];
   const id = (call: string) => `call_${message.seq}_${call.replace('.', '_')}`;
   const spoken: ModelMessage = {
     role: 'assistant',
     content: [
       ...thoughts,
-      ...(text === '' ? [] : [{ type: 'text' as const, text }]),
-      ...calls.map((call) => ({ type: 'tool-call' as const, toolCallId: id(call.id), toolName: call.name, input: call.arguments })),
+      ...(silent ? [] : [{ type: 'text' as const, text }]),
+      ...calls.map((call, idx) => {
+        const providerOptions = message.callOptions?.[idx];
+        const part = { type: 'tool-call' as const, toolCallId: id(call.id), toolName: call.name, input: call.arguments };
+        return providerOptions ? { ...part, providerOptions } : part;
+      }),
     ],
   };
   if (calls.length === 0) return [spoken];

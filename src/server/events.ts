@@ -6,7 +6,7 @@ import type { WireMessage } from '../protocol/method.ts';
 import { isTerminal } from '../protocol/run.ts';
 import type { Bus } from '../events/bus.ts';
 import type { World } from '../rules/decide.ts';
-import { currentRow, wireMessage } from '../session/overview.ts';
+import { currentRow, wireMessage, type Shown } from '../session/overview.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
 import { levelName, levelRank } from '../store/views.ts';
 import { writeCursor } from '../tools/page.ts';
@@ -30,6 +30,7 @@ export interface EventsParts {
   store: Store<FeedEvent>;
   bus: Bus;
   world(): World;
+  modelOf: Shown['modelOf'];
   now(): number;
   /** Runs work after a while; returns the undo. */
   after(ms: number, work: () => void): () => void;
@@ -122,7 +123,7 @@ export class Events {
   }
 
   private row(sessionId: string) {
-    return this.parts.store.read(currentRow, { world: this.parts.world(), sessionId });
+    return this.parts.store.read(currentRow, { world: this.parts.world(), modelOf: this.parts.modelOf, sessionId });
   }
 }
 

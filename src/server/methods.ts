@@ -118,7 +118,8 @@ export function invalidParams(what: string, error: z.ZodError): InterlaneError {
 function createHandlers(parts: MethodsParts): Handlers {
   const { store, engine, sessions, auth } = parts;
   const world = () => engine.world;
-  const view = ({ caller }: Call) => ({ world: world(), level: caller.level });
+  const modelOf = (row: SessionRow) => engine.modelOf(row);
+  const view = ({ caller }: Call) => ({ world: world(), level: caller.level, modelOf });
   const asker = ({ caller }: Call): Asker => ({ principal: `operator:${caller.name}`, level: caller.level });
   const operator = ({ caller }: Call) => ({ level: caller.level, sends: false });
   const find = (call: Call, named: Named) => store.read(findSession, { ...view(call), named });
@@ -523,7 +524,7 @@ function parsed(text: string): unknown {
 }
 
 function waitAnswer(run: RunView): WaitAnswer {
-  const { runId, state, sessionKey, startedAt, endedAt, error, errorCode, reply } = run;
+  const { runId, state, sessionKey, startedAt, endedAt, error, errorCode, reply, model, usage } = run;
   return {
     runId,
     status: !isTerminal(state) ? 'timeout' : state === 'ok' ? 'ok' : 'error',
@@ -533,6 +534,8 @@ function waitAnswer(run: RunView): WaitAnswer {
     ...(endedAt === undefined ? {} : { endedAt }),
     ...(error === undefined ? {} : { error }),
     ...(errorCode === undefined ? {} : { errorCode }),
+    ...(model === undefined ? {} : { model }),
+    ...(usage === undefined ? {} : { usage }),
     ...(reply === undefined ? {} : { terminalReply: { text: reply } }),
   };
 }

@@ -1,6 +1,7 @@
 // Sessions, transcripts and runs as an operator reads them: found, listed, described. Everything is cut to the level of its token.
 import { readHistory, listSessions } from '../engine/lists.ts';
-import { deliveryOf, overseen, settingsOf } from '../engine/policy.ts';
+import { byUser, deliveryOf, overseen, settingsOf } from '../engine/policy.ts';
+import type { ModelView } from '../engine/runner.ts';
 import { InterlaneError, nearest } from '../errors.ts';
 import { agentId as agentIdOf } from '../protocol/ids.ts';
 import type { Level, SessionKind } from '../protocol/labels.ts';
@@ -12,12 +13,19 @@ import { operatorScope, type World } from '../rules/decide.ts';
 import { formatSessionKey, keyChatType, parseSessionKey, requireSessionKey } from '../rules/session-key.ts';
 import type { Body, Reading, ReadQuery } from '../store/contract.ts';
 import type { EntryRow, RunRow, SessionRow } from '../store/rows.ts';
-import { levelName, levelRank, messageOf } from '../store/views.ts';
+import { levelName, levelRank, messageOf, usageOf } from '../store/views.ts';
 
 /** What is looked through, and with what right. */
 export interface View {
   world: World;
   level: Level;
+}
+
+/** What rows are shown with. */
+export interface Shown {
+  world: World;
+  /** What a session is answered by. */
+  modelOf(row: SessionRow): ModelView | undefined;
 }
 
 /** How a client names a session: a key in any spelling, or a session id. */
@@ -116,31 +124,32 @@ export interface ListWish {
 /** A search reads at most this many rows and then gives a cursor, so that one request stays short. */
 const mostScanned = 5_000;
 
-export const listPage: ReadQuery<View & { wish: ListWish }, { sessions: WireSession[]; next: number | undefined; full: boolean }> = {
-  name: 'list page',
-  *body(t, { world, level, wish }) {
-    const wanted = wish.offset + wish.limit;
-    const word = wish.search?.trim().toLowerCase() ?? '';
-    const fits = (row: SessionRow) =>
-      (wish.label === undefined || row.label === wish.label) &&
-      (word === '' || row.key.includes(word) || (row.label?.toLowerCase().includes(word) ?? false));
-    const rows: SessionRow[] = [];
-    let before = wish.before;
-    let more = true;
-    for (let scanned = 0; more && rows.length <= wanted && scanned < wish.offset + mostScanned;) {
-      const page: Page = yield* rawPage(t, { world, level, wish }, before);
-      more = page.next !== undefined;
-      scanned += page.rows.length + 1;
-      before = page.next ?? before;
-      rows.push(...page.rows.filter(fits));
-    }
-    const shown = rows.slice(wish.offset, wanted);
-    const next = rows.length > wanted ? shown.at(-1)!.last_pos : more ? before : undefined;
-    const sessions: WireSession[] = [];
-    for (const row of shown) sessions.push(yield* sessionRow(t, world, row, wish.preview, levelRank(level)));
-    return { sessions, next, full: rows.length > wanted };
-  },
-};
+export const listPage: ReadQuery<View & Shown & { wish: ListWish }, { sessions: WireSession[]; next: number | undefined; full: boolean }> =
+  {
+    name: 'list page',
+    *body(t, { world, level, modelOf, wish }) {
+      const wanted = wish.offset + wish.limit;
+      const word = wish.search?.trim().toLowerCase() ?? '';
+      const fits = (row: SessionRow) =>
+        (wish.label === undefined || row.label === wish.label) &&
+        (word === '' || row.key.includes(word) || (row.label?.toLowerCase().includes(word) ?? false));
+      const rows: SessionRow[] = [];
+      let before = wish.before;
+      let more = true;
+      for (let scanned = 0; more && rows.length <= wanted && scanned < wish.offset + mostScanned;) {
+        const page: Page = yield* rawPage(t, { world, level, wish }, before);
+        more = page.next !== undefined;
+        scanned += page.rows.length + 1;
+        before = page.next ?? before;
+        rows.push(...page.rows.filter(fits));
+      }
+      const shown = rows.slice(wish.offset, wanted);
+      const next = rows.length > wanted ? shown.at(-1)!.last_pos : more ? before : undefined;
+      const sessions: WireSession[] = [];
+      for (const row of shown) sessions.push(yield* sessionRow(t, { world, modelOf }, row, wish.preview, levelRank(level)));
+      return { sessions, next, full: rows.length > wanted };
+    },
+  };
 
 const pageRows = 200;
 
@@ -149,9 +158,9 @@ interface Page {
   next: number | undefined;
 }
 
-function* rawPage(t: Reading, { world, level, wish }: View & { wish: ListWish }, before: number | undefined): Body<Page> {
-  const parent =
-    wish.spawnedBy === undefined ? undefined : yield* findSession.body(t, { world, level, named: { session: wish.spawnedBy } });
+function* rawPage(t: Reading, { wish, ...view }: View & { wish: ListWish }, before: number | undefined): Body<Page> {
+  const { level } = view;
+  const parent = wish.spawnedBy === undefined ? undefined : yield* findSession.body(t, { ...view, named: { session: wish.spawnedBy } });
   if (wish.spawnedBy !== undefined && !parent) return { rows: [], next: undefined };
   const live = wish.archived === true ? { rows: [], next: undefined } : yield* livePage(t, level, wish, parent, before);
   if (wish.archived === false) return live;
@@ -193,26 +202,26 @@ function* livePage(t: Reading, level: Level, wish: ListWish, parent: SessionRow 
 
 const twice = <T>(value: T): [T, T] => [value, value];
 
-export const describeSession: ReadQuery<View & { row: SessionRow; preview: boolean }, WireSession> = {
+export const describeSession: ReadQuery<View & Shown & { row: SessionRow; preview: boolean }, WireSession> = {
   name: 'describe session',
-  *body(t, { world, level, row, preview }) {
-    return yield* sessionRow(t, world, row, preview, levelRank(level));
+  *body(t, { row, preview, ...view }) {
+    return yield* sessionRow(t, view, row, preview, levelRank(view.level));
   },
 };
 
 /** The row of the session with this id as it is now, for events; undefined when it is gone. */
-export const currentRow: ReadQuery<{ world: World; sessionId: string }, { row: WireSession; level: Level } | undefined> = {
+export const currentRow: ReadQuery<Shown & { sessionId: string }, { row: WireSession; level: Level } | undefined> = {
   name: 'current row',
-  *body(t, { world, sessionId }) {
+  *body(t, { sessionId, ...view }) {
     const row = yield* t.one<SessionRow>('SELECT * FROM sessions WHERE id = ?', sessionId);
-    return row && { row: yield* sessionRow(t, world, row, true), level: levelName(row.level) };
+    return row && { row: yield* sessionRow(t, view, row, true), level: levelName(row.level) };
   },
 };
 
 const ended = { ok: 'done', error: 'failed', timeout: 'timeout', aborted: 'killed' } as const;
 
 /** `level`: of who looks. Without it the row is for everyone who may know the session. */
-function* sessionRow(t: Reading, world: World, row: SessionRow, preview: boolean, level = row.level): Body<WireSession> {
+function* sessionRow(t: Reading, { world, modelOf }: Shown, row: SessionRow, preview: boolean, level = row.level): Body<WireSession> {
   const key = requireSessionKey(row.key, keyContext(world.agents, row.agent));
   const settings = settingsOf(row);
   const delivery = deliveryOf(row);
@@ -254,9 +263,18 @@ function* sessionRow(t: Reading, world: World, row: SessionRow, preview: boolean
     spawnedBy: row.parent_key !== null && (parent?.level ?? 0) <= level ? row.parent_key : undefined,
     totalTokens: row.total_tokens || undefined,
     messageCount: row.next_seq - 1,
+    contextTokens: undefined,
+    usage: usageOf(row),
     model: settings.model,
+    modelSource: byUser(settings.model),
     thinkingLevel: settings.thinkingLevel,
+    thinkingLevelSource: byUser(settings.thinkingLevel),
+    thinkingNote: undefined,
+    ...modelOf(row),
     verboseLevel: settings.verboseLevel,
+    verboseLevelSource: byUser(settings.verboseLevel),
+    authProfile: settings.authProfile,
+    authProfileSource: byUser(settings.authProfile),
     sendPolicy: settings.sendPolicy,
     abortedLastRun: row.aborted_last === 1 || undefined,
     lastChannel: delivery?.channel,
@@ -412,6 +430,8 @@ export const runsPage: ReadQuery<View & { wish: RunsWish }, { runs: WireRun[]; n
             endedAt: row.ended_at ?? undefined,
             error: row.error ?? undefined,
             errorCode: row.error_code ?? undefined,
+            model: row.model ?? undefined,
+            usage: usageOf(row),
           }),
         );
       }

@@ -35,6 +35,15 @@ export interface SessionPatch {
   model?: string | null | undefined;
   thinkingLevel?: string | null | undefined;
   verboseLevel?: string | null | undefined;
+  authProfile?: string | null | undefined;
+}
+
+/** What is known of models here. */
+interface ModelChecks {
+  /** The service that a session's model is at. */
+  providerOf(agentId: string, model: string | undefined): string | undefined;
+  /** Refuses a model or a profile that a session cannot be set to. */
+  check(agentId: string, settings: SessionSettings): void;
 }
 
 export interface Spoken {
@@ -58,6 +67,7 @@ export interface SessionsParts {
   channelLevel(channel: string): Level;
   /** Working time of a run that is given none; 0 is no limit. */
   budgetMs(): number;
+  models: ModelChecks;
 }
 
 /** What operators say comes in on this channel. */
@@ -90,6 +100,7 @@ export function createSessions(parts: SessionsParts) {
       const made = { id: parts.newId(), agent: key.agent, kind: sessionKind(key), user: asker.principal };
       return store.write(openPatched, {
         world: engine.world,
+        models: parts.models,
         key: formatSessionKey(key),
         made,
         patch: wish.patch,
@@ -101,6 +112,7 @@ export function createSessions(parts: SessionsParts) {
     patch(asker: Asker, key: string, patch: SessionPatch, expectedSessionId?: string) {
       return store.write(patchExisting, {
         world: engine.world,
+        models: parts.models,
         key,
         patch,
         expectedSessionId,
@@ -161,47 +173,52 @@ interface Asked {
   now: number;
 }
 
+interface Patching extends Asked {
+  models: ModelChecks;
+  patch: SessionPatch;
+}
+
 function* existing(t: Tx, { world, key, operator }: Asked): Body<SessionRow> {
   const session = overseen(world, yield* sessionByKey(t, key), operator);
   if (!session) throw new InterlaneError('SESSION_NOT_FOUND', `session ${JSON.stringify(key)} was not found; see sessions.list`);
   return session;
 }
 
-const openPatched: EngineCommand<
-  Asked & { made: Parameters<typeof openSession>[2]; patch: SessionPatch },
-  { session: SessionRow; created: boolean }
-> = {
+const openPatched: EngineCommand<Patching & { made: Parameters<typeof openSession>[2] }, { session: SessionRow; created: boolean }> = {
   name: 'open session',
   *body(t, args) {
     const there = yield* sessionByKey(t, args.key);
     // A session above the caller's level is not told from a missing one, and cannot be opened a second time.
     const session = there ? yield* existing(t, args) : yield* openSession(t, args.key, args.made, args.now);
-    yield* change(t, session, args.patch, args.now);
+    yield* change(t, session, args);
     return { session, created: !there };
   },
 };
 
-const patchExisting: EngineCommand<
-  Asked & { patch: SessionPatch; expectedSessionId: string | undefined },
-  { session: SessionRow; changed: boolean }
-> = {
+const patchExisting: EngineCommand<Patching & { expectedSessionId: string | undefined }, { session: SessionRow; changed: boolean }> = {
   name: 'patch session',
   *body(t, args) {
     const session = yield* existing(t, args);
     if (args.expectedSessionId !== undefined && args.expectedSessionId !== session.id)
       throw new InterlaneError('SESSION_CHANGED', `session ${JSON.stringify(args.key)} was reset meanwhile; look at it again`);
-    return { session, changed: yield* change(t, session, args.patch, args.now) };
+    return { session, changed: yield* change(t, session, args) };
   },
 };
 
 /** All or nothing; answers whether anything is different now. */
-function* change(t: Tx, session: SessionRow, patch: SessionPatch, now: number): Body<boolean> {
+function* change(t: Tx, session: SessionRow, { models, patch, now }: Patching): Body<boolean> {
   const { label, ...rest } = patch;
-  const settings: Record<string, unknown> = { ...settingsOf(session) };
+  const before = settingsOf(session);
+  const settings: Record<string, unknown> & SessionSettings = { ...before };
   for (const [name, value] of Object.entries(rest)) {
     if (value === null) delete settings[name];
     else if (value !== undefined) settings[name] = value;
   }
+  const { agent } = session;
+  // A profile is a key of one service; another one's model has no use for it.
+  const moved = patch.model !== undefined && models.providerOf(agent, before.model) !== models.providerOf(agent, settings.model);
+  if (moved && patch.authProfile === undefined) delete settings.authProfile;
+  if (patch.model || patch.authProfile) models.check(agent, settings);
   const written = JSON.stringify(settings satisfies SessionSettings);
   const newLabel = label === undefined ? session.label : label;
   if (written === session.settings && newLabel === session.label) return false;

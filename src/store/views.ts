@@ -1,6 +1,7 @@
 // Rows → what everyone else sees: levels by name, transcript messages, the common part of events.
 import { levels, type Level } from '../protocol/labels.ts';
 import type { Block, Provenance, TranscriptMessage } from '../protocol/transcript.ts';
+import type { UsageView } from '../protocol/run.ts';
 import type { EntryRow, SessionRow } from './rows.ts';
 
 export const levelName = (rank: number): Level => levels[rank] ?? 'RESTRICTED';
@@ -17,6 +18,8 @@ export interface EntryBody {
   aborted?: true;
   /** A model's reasoning that belongs to its calls. */
   reasoning?: unknown[];
+  /** What the provider wants back with each call, in their order. */
+  callOptions?: unknown[];
   /** This entry is a summary of all entries up to and with this seq. */
   compacted?: { through: number };
 }
@@ -30,6 +33,13 @@ export interface FeedDetail {
 
 export function happened(session: Pick<SessionRow, 'id' | 'key' | 'agent' | 'level'>, pos: number, at: number) {
   return { pos, sessionId: session.id, sessionKey: session.key, agentId: session.agent, level: levelName(session.level), at };
+}
+
+/** Nothing where no real model has answered. */
+export function usageOf(row: Pick<SessionRow, 'input_tokens' | 'output_tokens' | 'cost_micros'>): UsageView | undefined {
+  const { input_tokens: inputTokens, output_tokens: outputTokens, cost_micros: micros } = row;
+  if (inputTokens + outputTokens === 0) return undefined;
+  return { inputTokens, outputTokens, ...(micros > 0 ? { cost: micros / 1e6 } : {}) };
 }
 
 export function messageOf(row: EntryRow, runId: string | undefined): TranscriptMessage {

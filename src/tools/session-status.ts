@@ -1,15 +1,16 @@
 // session_status: what is known of one session: whose it is, its level, its model, what it is doing.
 import { z } from 'zod';
+import { byUser, settingsOf } from '../engine/policy.ts';
 import type { ReadQuery } from '../store/contract.ts';
 import type { RunRow } from '../store/rows.ts';
-import { levelName } from '../store/views.ts';
+import { levelName, usageOf } from '../store/views.ts';
 import { defineTool } from './define.ts';
 import { oneOf, resolveSession } from './resolve.ts';
 import { sessionView } from './sessions-list.ts';
 
 export const sessionStatus = defineTool({
   name: 'session_status',
-  description: 'Show the status of a session: its channel, level, model and current run. Without arguments: your own.',
+  description: 'Show the status of a session: its channel, level, model, usage and current run. Without arguments: your own.',
   effect: 'pure',
   params: z.strictObject({
     sessionKey: z.string().min(1).max(4096).optional().describe('session key or session id'),
@@ -19,10 +20,16 @@ export const sessionStatus = defineTool({
     const asked = oneOf(args, 'sessionKey', 'session_id');
     const session = asked === undefined ? context.session : await resolveSession(context, { session: asked });
     const { active, queued } = await context.store.read(laneOf, { lane: session.key });
+    const settings = settingsOf(session);
     const live = active ? { runId: active.id, state: active.state, since: active.started_at } : undefined;
     return {
       value: {
         ...sessionView(context, session),
+        ...context.engine.modelOf(session),
+        verboseLevelSource: byUser(settings.verboseLevel),
+        authProfile: settings.authProfile,
+        authProfileSource: byUser(settings.authProfile),
+        usage: usageOf(session),
         user: session.user ?? undefined,
         taint: levelName(session.taint),
         createdAt: session.created_at,

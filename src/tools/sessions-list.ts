@@ -58,10 +58,14 @@ export const sessionsList = defineTool({
 });
 
 /** A row as tools show it: every field of the contract that has a value. */
-export function sessionView({ world, session }: Pick<ToolContext, 'world' | 'session'>, row: SessionRow): Record<string, unknown> {
+export function sessionView(
+  { world, session, engine }: Pick<ToolContext, 'world' | 'session' | 'engine'>,
+  row: SessionRow,
+): Record<string, unknown> {
   const key = requireSessionKey(row.key, keyContext(world.agents, row.agent));
   const settings = settingsOf(row);
   const delivery = deliveryOf(row);
+  const model = engine.modelOf(row);
   const all = {
     // The one shared chat is its owner's main session; others reach it by that name in full.
     key: key.shape !== 'global' ? row.key : session.agent === row.agent ? 'main' : `agent:${row.agent}:main`,
@@ -71,9 +75,10 @@ export function sessionView({ world, session }: Pick<ToolContext, 'world' | 'ses
     displayName: settings.displayName,
     updatedAt: row.last_at,
     sessionId: row.id,
-    model: settings.model,
+    model: model?.model ?? settings.model,
+    contextTokens: model?.contextTokens,
     totalTokens: row.total_tokens || undefined,
-    thinkingLevel: settings.thinkingLevel,
+    thinkingLevel: model?.thinkingLevel ?? settings.thinkingLevel,
     verboseLevel: settings.verboseLevel,
     systemSent: row.system_sent === 1 || undefined,
     abortedLastRun: row.aborted_last === 1 || undefined,

@@ -12,6 +12,8 @@ interface Logs {
   prefix: string;
   /** Texts of the messages that were sent, by operation. */
   sent: Map<string, string>;
+  /** The model service's log, and what was stored when each start of the gateway was killed. */
+  asked?: { log: string; stored: string[][] };
 }
 
 interface RunRow {
@@ -43,10 +45,35 @@ export function findViolations(logs: Logs): string[] {
       ...exchanges(db),
       ...deliveries(db, countReceived(logs)),
       ...actions(db, countReceived(logs)),
+      ...modelCalls(db, logs),
     ];
   } finally {
     db.close();
   }
+}
+
+/** Steps of models whose answer a gateway that was killed has left in the store: `m1 1`, `summary 1`. */
+export function storedSteps(file: string): string[] {
+  const db = new DatabaseSync(file);
+  try {
+    if (all(db, `SELECT 1 FROM sqlite_schema WHERE name = 'deliveries'`).length === 0) return [];
+    return stepsIn(db);
+  } finally {
+    db.close();
+  }
+}
+
+function stepsIn(db: DatabaseSync): string[] {
+  const rows = all<{ text: string; step: number; ended_at: number | null }>(
+    db,
+    `SELECT coalesce(entries.text, inputs.text) AS text, runs.step, ended_at FROM runs JOIN inputs ON inputs.run_pk = runs.pk
+     LEFT JOIN entries ON entries.session_pk = runs.session_pk AND entries.seq = inputs.entry_seq`,
+  );
+  const steps = rows.flatMap(({ text, step, ended_at }) =>
+    Array.from({ length: step + (ended_at === null ? 0 : 1) }, (_, index) => `${text.split(' ')[0]} ${index + 1}`),
+  );
+  const summaries = all<{ compact_seq: number | null }>(db, 'SELECT compact_seq FROM sessions WHERE compact_seq IS NOT NULL');
+  return [...steps, ...summaries.map(() => 'summary 1')];
 }
 
 function all<T>(db: DatabaseSync, sql: string, ...params: (string | number | null)[]): T[] {
@@ -178,6 +205,25 @@ function* deliveries(db: DatabaseSync, received: Map<string, number>): Generator
     if (all(db, `SELECT 1 FROM deliveries WHERE cause = 'reply' AND cause_pk = ? AND part = 0`, run.pk).length !== 1)
       yield `the reply of run ${run.id} was never queued for delivery`;
   }
+}
+
+/** No answer that was stored is asked for again, every stored one was asked for, and one start asks for each once. */
+function* modelCalls(db: DatabaseSync, { asked, prefix }: Logs): Generator<string> {
+  if (!asked) return;
+  const seen = new Map<string, number>();
+  for (const { path, op, step, refused } of linesOf<{ path: string; op: string; step: number; refused: boolean }>(asked.log)) {
+    if (!path.startsWith(`${prefix}/`)) continue;
+    const start = Number(path.slice(prefix.length + 1).split('/')[0]);
+    const what = `step ${step} of ${op}`;
+    const before = asked.stored.slice(0, start).some((steps) => steps.includes(`${op} ${step}`));
+    if (before) yield `the model was asked for ${what} again after it was stored`;
+    if (refused) continue;
+    const times = (seen.get(`${start} ${op} ${step}`) ?? 0) + 1;
+    seen.set(`${start} ${op} ${step}`, times);
+    if (times > 1) yield `the model was asked for ${what} ${times} times by one gateway`;
+  }
+  const answered = new Set([...seen.keys()].map((one) => one.slice(one.indexOf(' ') + 1)));
+  for (const step of stepsIn(db)) if (!answered.has(step)) yield `the store has ${step}, which no model was asked for`;
 }
 
 /** A tool that may act once acted once if it says so, and at most once if nobody knows. */

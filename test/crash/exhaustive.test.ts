@@ -4,7 +4,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { crash, startReceiver, type Receiver } from './harness.ts';
+import { crash, eachPoint, startReceiver, type Receiver } from './harness.ts';
 import { scenario } from './scenarios.ts';
 import type { Op } from './worker.ts';
 
@@ -17,15 +17,6 @@ afterAll(() => {
   receiver.stop();
   rmSync(directory, { recursive: true, force: true });
 });
-
-/** Two at a time: one for each core. */
-async function eachPoint(points: string[], visit: (point: string) => Promise<void>): Promise<void> {
-  const queue = [...points];
-  const worker = async () => {
-    for (let point = queue.shift(); point !== undefined; point = queue.shift()) await visit(point);
-  };
-  await Promise.all([worker(), worker()]);
-}
 
 describe('a gateway that is killed', () => {
   it('before and after every commit and every outside effect of a scenario loses nothing and does nothing twice', async () => {

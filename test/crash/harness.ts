@@ -4,7 +4,7 @@ import { spawn } from 'node:child_process';
 import { DatabaseSync } from 'node:sqlite';
 import { tmpdir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
-import { findViolations } from './checker.ts';
+import { findViolations, storedSteps } from './checker.ts';
 import type { Op, Task } from './worker.ts';
 
 export interface Receiver {
@@ -13,14 +13,26 @@ export interface Receiver {
   stop(): void;
 }
 
-export async function startReceiver(directory: string): Promise<Receiver> {
-  const log = join(directory, 'received.jsonl');
-  const child = spawn(process.execPath, [resolve('test/crash/receiver.ts'), log], { stdio: ['ignore', 'pipe', 'inherit'] });
+export const startReceiver = (directory: string) => startService('receiver', join(directory, 'received.jsonl'));
+/** The model service. */
+export const startProvider = (directory: string) => startService('provider', join(directory, 'asked.jsonl'));
+
+async function startService(name: 'receiver' | 'provider', log: string): Promise<Receiver> {
+  const child = spawn(process.execPath, [resolve(`test/crash/${name}.ts`), log], { stdio: ['ignore', 'pipe', 'inherit'] });
   const url = await new Promise<string>((done, failed) => {
     child.stdout.setEncoding('utf8').once('data', (text: string) => done(text.trim()));
-    child.once('exit', () => failed(new Error('the receiver did not start')));
+    child.once('exit', () => failed(new Error(`the ${name} did not start`)));
   });
   return { url, log, stop: () => void child.kill('SIGKILL') };
+}
+
+/** Two at a time: one for each core. */
+export async function eachPoint(points: string[], visit: (point: string) => Promise<void>): Promise<void> {
+  const queue = [...points];
+  const worker = async () => {
+    for (let point = queue.shift(); point !== undefined; point = queue.shift()) await visit(point);
+  };
+  await Promise.all([worker(), worker()]);
 }
 
 const mostStarts = 50;
@@ -41,7 +53,7 @@ export async function crash(
   receiver: Receiver,
   ops: Op[],
   dieAt: (number | string)[],
-  options: { parallel?: number; mutant?: string; alone?: boolean; keep?: boolean } = {},
+  options: { parallel?: number; mutant?: string; alone?: boolean; keep?: boolean; provider?: Receiver } = {},
 ): Promise<CrashResult> {
   const directory = mkdtempSync(join(tmpdir(), 'interlane-crash-'));
   try {
@@ -50,6 +62,7 @@ export async function crash(
     let points: string[] = [];
     const phases: string[] = [];
     const deaths = [...dieAt];
+    const stored: string[][] = [];
     for (let starts = 0; ; starts++) {
       const task: Task = {
         ...files,
@@ -59,12 +72,15 @@ export async function crash(
         dieAt: deaths.shift() ?? 0,
         ...(options.mutant ? { mutant: options.mutant } : {}),
         ...(options.alone ? { alone: true } : {}),
+        // Each start asks under its own path, so that the service's log tells them apart.
+        ...(options.provider ? { provider: `${options.provider.url}${prefix}/${starts}` } : {}),
       };
       const file = join(directory, 'task.json');
       writeFileSync(file, JSON.stringify(task));
       const { status, signal, stdout, stderr } = await runWorker(file);
       if (signal === 'SIGKILL' && starts < mostStarts) {
         phases.push(...phasesOf(join(directory, 'interlane.db')));
+        if (options.provider) stored.push(storedSteps(join(directory, 'interlane.db')));
         continue;
       }
       points = status === 0 ? (JSON.parse(stdout) as string[]) : [];
@@ -86,6 +102,7 @@ export async function crash(
       received: receiver.log,
       prefix,
       sent,
+      ...(options.provider ? { asked: { log: options.provider.log, stored } } : {}),
     });
     return { violations, points, kills: killsOf(files.killed), phases, directory };
   } finally {

@@ -32,6 +32,9 @@ export const scenario: Op[] = [
   message('m9', 'direct', 'u3', 'after'),
 ];
 
+/** A loop of tools on a model, then a message for which the conversation must be summed up first. */
+export const modelScenario: Op[] = [message('m1', 'direct', 'u1', 'loop'), message('m2', 'direct', 'u1', 'long')];
+
 /** Mulberry32: small, seeded, good enough to choose with. */
 export function seeded(seed: number): () => number {
   let state = seed >>> 0;

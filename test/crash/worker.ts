@@ -40,6 +40,8 @@ export interface Task {
   mutant?: string;
   /** Commit every command alone, so that each has points of its own. */
   alone?: boolean;
+  /** A model service; without it a script answers. */
+  provider?: string;
 }
 
 const task = JSON.parse(readFileSync(process.argv[2]!, 'utf8')) as Task;
@@ -116,6 +118,11 @@ function mutate(connection: Connection, query: Query): Query {
       // A tool that may act only once is run again after a crash.
       if (sql.startsWith(`UPDATE tool_calls SET state = 'started'`)) return { ...query, sql: sql.replace(`'started'`, `'planned'`) };
       return query;
+    case 'forget-steps':
+      // After a crash a turn begins anew, whatever it had done.
+      if (existsSync(task.killed) && sql.startsWith('SELECT * FROM entries WHERE session_pk = ? AND seq > ?'))
+        return { ...query, sql: sql.replace('AND seq > ?', `AND seq > ? AND role = 'user'`) };
+      return query;
     default:
       return query;
   }
@@ -123,8 +130,10 @@ function mutate(connection: Connection, query: Query): Query {
 
 // The gateway ------------------------------------------------------------------------------------------------------------
 
+const model = task.provider ? `models: { providers: { mock: { type: 'openai-compatible', baseUrl: '${task.provider}' } } },` : '';
 const config = `{
-  agents: { list: [{ id: 'ana', default: true }, { id: 'bo' }, { id: 'carl' }] },
+  ${model}
+  agents: { defaults: { ${model && `model: 'mock/m'`} }, list: [{ id: 'ana', default: true }, { id: 'bo' }, { id: 'carl' }] },
   session: { dmScope: 'per-peer', agentToAgent: { maxPingPongTurns: 2 } },
   bindings: [
     { agentId: 'bo', match: { channel: 'loopback', peer: { kind: 'group', id: 'kitchen' } } },
@@ -197,6 +206,14 @@ const sending = {
   },
 };
 
+const answered = globalThis.fetch;
+globalThis.fetch = async (...args) => {
+  point('before model');
+  const response = await answered(...args);
+  point('after model');
+  return response;
+};
+
 // A stopwatch that leaps makes every batch full after one command.
 let leaps = 0;
 const clock: Clock = {
@@ -215,6 +232,7 @@ const gateway = await startGateway(readConfig(config, 'crash', {}).config, {
   channels: [sending],
   tools: [act, boom],
   warn: (message) => process.stderr.write(`${message}\n`),
+  ...(task.provider ? { search: false, onDelta: () => point('during answer') } : {}),
 });
 
 // The operations: those not acknowledged yet, in order ----------------------------------------------------------------------
