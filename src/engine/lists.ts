@@ -164,7 +164,7 @@ export interface HistoryArgs {
 
 const pageRows = 50;
 /** Characters of one page; the cursor leads on. */
-const largestPage = 3_000_000;
+const largestPage = 4_000_000;
 
 /** The end of a transcript, newest first. Scans a bounded stretch, so that a page costs the same in any transcript. */
 export const readHistory: ReadQuery<HistoryArgs, { rows: EntryRow[]; next: number | undefined }> = {
