@@ -48,11 +48,31 @@ export async function doctor(terminal: Terminal, flags: DoctorFlags): Promise<nu
     checkGateway(paths.stateDir, own),
     await checkPort(config.gateway.host, flags.port ?? portOf(terminal) ?? config.gateway.port, own),
     checkSpace(paths.stateDir),
-    note('model', 'no model configured yet: the scripted model answers'),
+    await checkModel(terminal, config),
   ];
   const broken = findings.find(({ state }) => state === 'bad');
   answer(terminal, flags.json, { ok: broken === undefined, findings }, () => render(terminal, findings));
   return broken?.code === undefined ? 0 : errorTable[broken.code].exit;
+}
+
+/** Asks the service that would answer; looking costs nothing. */
+async function checkModel(terminal: Terminal, config: Config): Promise<Finding> {
+  const [{ findModel }, { probe }] = await Promise.all([import('../runtime/models.ts'), import('../runtime/probe.ts')]);
+  const found = await findModel(config, terminal.env, fetch);
+  const ref = config.agents.defaults.model ?? (found && `${found.provider}/${found.model}`);
+  if (ref === undefined)
+    return note(
+      'model',
+      'none is configured or found: the scripted model answers',
+      'set ANTHROPIC_API_KEY, OPENAI_API_KEY or agents.defaults.model',
+    );
+  const name = ref.slice(0, ref.indexOf('/'));
+  const settings = config.models.providers[name] ?? found?.settings;
+  if (!settings)
+    return bad('model', 'CONFIG_INVALID', `${ref}: models.providers has no "${name}"`, `add models.providers.${name} to the config`);
+  const wrong = await probe(settings, fetch);
+  if (wrong === undefined) return ok('model', `${ref} answers${found ? ` (${found.by})` : ''}`);
+  return bad('model', 'MODEL_FAILED', `${ref}: ${wrong}`, `check models.providers.${name}: its baseUrl and apiKey`);
 }
 
 function render(terminal: Terminal, findings: Finding[]): string {

@@ -144,7 +144,7 @@ describe('interlane doctor', () => {
     const { status, of } = await found('--state-dir', state);
     expect(status).toBe(0);
     expect(of('state').says).toContain('not there yet');
-    expect(of('model').says).toBe('no model configured yet: the scripted model answers');
+    expect(of('model').says).toBe('none is configured or found: the scripted model answers');
     expect(statSync(state, { throwIfNoEntry: false })).toBeUndefined();
   });
 
