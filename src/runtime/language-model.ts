@@ -178,7 +178,7 @@ async function toolSet(tools: readonly Tool[]): Promise<ToolSet> {
 const shownTools = new WeakMap<Tool, ToolSet[string]>();
 
 /** The schema of a tool's arguments without what a model has no use for. */
-export function inputSchema(params: Tool['params']): Record<string, unknown> {
+function inputSchema(params: Tool['params']): Record<string, unknown> {
   const { $schema: _, ...schema } = z.toJSONSchema(params, { io: 'input' }) as Record<string, unknown>;
   return schema;
 }
