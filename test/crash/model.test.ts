@@ -37,7 +37,11 @@ it('a gateway that is killed all over a tool loop asks for no stored step again,
   const commands = ['claim runs', 'persist step', 'start call', 'finish call', 'compact session', 'end run'];
   const expected = [
     ...commands.flatMap((name) => [`before commit of ${name}`, `after commit of ${name}`]),
-    ...['before model', 'after model', 'during answer', 'before tool', 'after tool'],
+    'before model',
+    'after model',
+    'during answer',
+    'before tool',
+    'after tool',
   ];
   expect(expected.filter((name) => !kills.has(name))).toEqual([]);
 });
