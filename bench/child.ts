@@ -14,9 +14,10 @@ import type { SessionRow } from '../src/store/rows.ts';
 import type { Tool, ToolContext } from '../src/tools/define.ts';
 import { sessionsHistory } from '../src/tools/sessions-history.ts';
 import { sessionsList } from '../src/tools/sessions-list.ts';
+import { mockProvider } from '../test/mock/provider.ts';
 import { callerKey, chatKey, longKey, longSessions, longTranscript, rareCallerKey, startOfTime } from './data.ts';
 import { pageMs, rate } from './measure.ts';
-import { acceptance, configOf, start, type Setting } from './setting.ts';
+import { acceptance, configOf, start, type Setting, instantModel } from './setting.ts';
 
 interface Page {
   name: string;
@@ -67,7 +68,9 @@ export async function runChild([role, directory = '', ...args]: string[]): Promi
       ? await fill(directory, args[0]!)
       : role === 'recover'
         ? await recover(directory)
-        : await pages(directory, Number(args[0]));
+        : role === 'model'
+          ? { url: (await mockProvider(instantModel)).url }
+          : await pages(directory, Number(args[0]));
   process.stdout.write(`${JSON.stringify(report)}\n`);
   setInterval(() => {}, 1_000_000);
 }

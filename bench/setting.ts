@@ -4,6 +4,7 @@ import type { Config } from '../src/config/schema.ts';
 import type { AcceptArgs } from '../src/engine/accept.ts';
 import { startGateway, type Gateway, type GatewayOptions } from '../src/gateway.ts';
 import type { Visibility } from '../src/protocol/labels.ts';
+import type { Asked, Say } from '../test/mock/provider.ts';
 import { agentCount, rareCount, startOfTime } from './data.ts';
 
 export interface Setting {
@@ -51,3 +52,9 @@ export function acceptance(sessionKey: string, n: number, text: string): AcceptA
     now: startOfTime + n,
   };
 }
+
+/** Answers at once: with a look around first when that is asked for. */
+export const instantModel = ({ body }: Asked): Say => {
+  const last = body.messages?.at(-1);
+  return last?.role === 'user' && last.content === 'look' ? { calls: [{ name: 'session_status', args: {} }] } : { text: 'Here you are.' };
+};
