@@ -175,6 +175,20 @@ describe('what a provider wants back with its calls', () => {
     expect(shown).not.toMatch(/Hm\.|signed/);
   });
 
+  it('is not given to another provider', async () => {
+    const thinker = await service((_, index) =>
+      index === 0 ? { thinking: { text: 'Hm.', signature: 'signed' }, calls } : { status: 404 },
+    );
+    const other = await service(() => ({ text: 'Done.' }));
+    const story = forTest(new Story(new HandClock()));
+    const providers = { one: settings('anthropic', thinker), two: settings('openai-compatible', other) };
+    await story.start({ models: { providers }, agents: { defaults: { model: 'one/m', fallbacks: ['two/m'] } } }, [], { tools: [note([])] });
+    expect(await story.ask()).toMatchObject({ state: 'ok', reply: 'Done.', model: 'two/m' });
+    expect(thinker.asked[1]!.text).toContain('signed');
+    expect(other.asked[0]!.text).toContain('noted a');
+    expect(other.asked[0]!.text).not.toMatch(/Hm\.|"signed"/);
+  });
+
   it('is kept by us, not by OpenAI', async () => {
     const story = await Story.on('openai', [{ text: 'Hi.' }]);
     await story.ask();
