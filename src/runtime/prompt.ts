@@ -103,7 +103,11 @@ function assistantMessages(
   const spoken: ModelMessage = {
     role: 'assistant',
     content: [
-      ...thoughts.map(({ provider: _, ...thought }) => thought),
+      ...thoughts.map(({ type, text: thought, providerOptions }) => ({
+        type,
+        text: thought,
+        ...(providerOptions ? { providerOptions } : {}),
+      })),
       ...(silent ? [] : [{ type: 'text' as const, text }]),
       ...calls.map((call, idx) => {
         const providerOptions = message.callOptions?.[idx];
