@@ -24,6 +24,8 @@ export type ProviderOptions = Record<string, Record<string, JsonValue>>;
 export interface Thought {
   type: 'reasoning';
   text: string;
+  /** Whose model thought it; another has no use for it. */
+  provider: string;
   providerOptions?: ProviderOptions;
 }
 type JsonValue = null | string | number | boolean | JsonValue[] | { [name: string]: JsonValue | undefined };

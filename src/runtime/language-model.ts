@@ -57,14 +57,15 @@ export function languageModel(parts: LanguageModelParts): Model {
       const [first] = models.choices(request.agentId, request.settings.model);
       return first ? models.facts(first).contextTokens : Infinity;
     },
-    step: (request, live) => speak(request, live, { messages: modelMessages(request.prompt), tools: request.tools }),
-    summarize: (request, live) => speak(request, live, { messages: summaryMessages(request.prompt), tools: [] }),
+    step: (request, live) =>
+      speak(request, live, { messages: (choice) => modelMessages(request.prompt, choice.provider), tools: request.tools }),
+    summarize: (request, live) => speak(request, live, { messages: () => summaryMessages(request.prompt), tools: [] }),
   };
 }
 
-/** What goes to the model: the same for every attempt. */
+/** What goes to the model: the same for every attempt on it. */
 interface Asked {
-  messages: ModelMessage[];
+  messages(choice: Choice): ModelMessage[];
   tools: readonly Tool[];
 }
 
@@ -88,7 +89,7 @@ async function once(parts: LanguageModelParts, choice: Choice, request: StepRequ
     const { stream } = streamText({
       model,
       instructions: systemPrompt(parts.setting(request)),
-      messages: asked.messages,
+      messages: asked.messages(choice),
       ...(asked.tools.length > 0 ? { tools: await toolSet(asked.tools) } : {}),
       ...(wanted !== undefined && wanted in levels ? { reasoning: levels[wanted as keyof typeof levels] } : {}),
       // The transcript is ours; OpenAI is not asked to keep another.
@@ -108,7 +109,7 @@ async function once(parts: LanguageModelParts, choice: Choice, request: StepRequ
           live.delta(part.text);
           break;
         case 'reasoning-start':
-          thoughts.set(part.id, { type: 'reasoning', text: '', ...optionsOf(part.providerMetadata) });
+          thoughts.set(part.id, { type: 'reasoning', text: '', provider: choice.provider, ...optionsOf(part.providerMetadata) });
           break;
         case 'reasoning-delta': {
           const thought = thoughts.get(part.id);

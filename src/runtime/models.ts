@@ -199,9 +199,11 @@ export class Models {
   private keyOf(provider: string, profile: string | undefined, own: boolean): string | undefined {
     const { apiKey, authProfiles } = this.provider(provider)!;
     if (profile === undefined) return apiKey;
-    if (Object.hasOwn(authProfiles, profile)) return authProfiles[profile]!.apiKey ?? apiKey;
+    const keys = new Map(Object.entries(authProfiles).flatMap(([name, { apiKey: key }]) => (key === undefined ? [] : [[name, key]])));
+    const chosen = keys.get(profile);
+    if (chosen !== undefined) return chosen;
     if (!own) return apiKey;
-    const names = Object.keys(authProfiles);
+    const names = [...keys.keys()];
     throw new InterlaneError(
       'MODEL_UNKNOWN',
       `auth profile ${JSON.stringify(profile.slice(0, 100))} is not one of provider "${provider}"; it has: ${names.join(', ') || 'none'}`,
@@ -212,7 +214,8 @@ export class Models {
     const settings = this.provider(provider)!;
     const apiKey = this.keyOf(provider, profile, source !== 'fallback');
     const options = {
-      ...(apiKey === undefined ? {} : { apiKey }),
+      // The library looks for a key in the environment. That one is for the provider's own address, not for another.
+      ...(apiKey === undefined && settings.baseUrl === undefined ? {} : { apiKey: apiKey ?? '' }),
       ...(settings.baseUrl === undefined ? {} : { baseURL: settings.baseUrl }),
     };
     switch (settings.type) {

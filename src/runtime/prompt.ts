@@ -47,13 +47,14 @@ export function summaryMessages(prompt: PromptMessage[]): ModelMessage[] {
   return [{ role: 'user', content: [...told, gatewayLine(summaryRequest)].join('\n\n') }];
 }
 
-/** The transcript as a model takes it: each call followed by its results, and nothing that it would choke on. */
-export function modelMessages(prompt: PromptMessage[]): ModelMessage[] {
+/** The transcript as a model of a provider takes it: each call followed by its results, and nothing that it would choke on. */
+export function modelMessages(prompt: PromptMessage[], provider: string): ModelMessage[] {
   const results = resultsByCall(prompt);
   const messages: ModelMessage[] = [];
   for (const [index, message] of prompt.entries()) {
     if (message.role === 'user') messages.push({ role: 'user', content: userText(message) });
-    else if (message.role === 'assistant') messages.push(...assistantMessages(message, index, results));
+    else if (message.role === 'assistant')
+      messages.push(...assistantMessages(message, provider, (call) => results.get(`${index}/${call}`)));
   }
   // A conversation starts with its user, or a service refuses it.
   if (messages[0] && messages[0].role !== 'user') messages.unshift({ role: 'user', content: gatewayLine(earlier) });
@@ -88,17 +89,25 @@ function resultsByCall(prompt: PromptMessage[]): Map<string, PromptMessage> {
   return results;
 }
 
-function assistantMessages(message: PromptMessage, index: number, results: Map<string, PromptMessage>): ModelMessage[] {
+function assistantMessages(
+  message: PromptMessage,
+  provider: string,
+  resultOf: (call: string) => PromptMessage | undefined,
+): ModelMessage[] {
   const text = said(textOf(message));
   const calls = message.content.filter((block) => block.type === 'toolCall');
-  const thoughts = message.reasoning ?? [];
+  const thoughts = (message.reasoning ?? []).filter((thought) => thought.provider === provider);
   const silent = text.trim() === '';
   if (silent && calls.length === 0) return [];
   const id = (call: string) => `call_${message.seq}_${call.replace('.', '_')}`;
   const spoken: ModelMessage = {
     role: 'assistant',
     content: [
-      ...thoughts,
+      ...thoughts.map(({ type, text: thought, providerOptions }) => ({
+        type,
+        text: thought,
+        ...(providerOptions ? { providerOptions } : {}),
+      })),
       ...(silent ? [] : [{ type: 'text' as const, text }]),
       ...calls.map((call, idx) => {
         const providerOptions = message.callOptions?.[idx];
@@ -113,7 +122,7 @@ function assistantMessages(message: PromptMessage, index: number, results: Map<s
     {
       role: 'tool',
       content: calls.map((call) => {
-        const result = results.get(`${index}/${call.id}`);
+        const result = resultOf(call.id);
         const value = result ? said(textOf(result)) : 'There is no result: the run was stopped before it came.';
         const output = { type: !result || result.isError ? ('error-text' as const) : ('text' as const), value };
         return { type: 'tool-result' as const, toolCallId: id(call.id), toolName: call.name, output };

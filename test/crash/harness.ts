@@ -13,15 +13,15 @@ export interface Receiver {
   stop(): void;
 }
 
-export const startReceiver = (directory: string) => startService('receiver', join(directory, 'received.jsonl'));
+export const startReceiver = (directory: string) => startService(resolve('test/crash/receiver.ts'), join(directory, 'received.jsonl'));
 /** The model service. */
-export const startProvider = (directory: string) => startService('provider', join(directory, 'asked.jsonl'));
+export const startProvider = (directory: string) => startService(resolve('test/crash/provider.ts'), join(directory, 'asked.jsonl'));
 
-async function startService(name: 'receiver' | 'provider', log: string): Promise<Receiver> {
-  const child = spawn(process.execPath, [resolve(`test/crash/${name}.ts`), log], { stdio: ['ignore', 'pipe', 'inherit'] });
+async function startService(file: string, log: string): Promise<Receiver> {
+  const child = spawn(process.execPath, [file, log], { stdio: ['ignore', 'pipe', 'inherit'] });
   const url = await new Promise<string>((done, failed) => {
     child.stdout.setEncoding('utf8').once('data', (text: string) => done(text.trim()));
-    child.once('exit', () => failed(new Error(`the ${name} did not start`)));
+    child.once('exit', () => failed(new Error(`${basename(file)} did not start`)));
   });
   return { url, log, stop: () => void child.kill('SIGKILL') };
 }

@@ -175,6 +175,20 @@ describe('what a provider wants back with its calls', () => {
     expect(shown).not.toMatch(/Hm\.|signed/);
   });
 
+  it('is not given to another provider', async () => {
+    const thinker = await service((_, index) =>
+      index === 0 ? { thinking: { text: 'Hm.', signature: 'signed' }, calls } : { status: 404 },
+    );
+    const other = await service(() => ({ text: 'Done.' }));
+    const story = forTest(new Story(new HandClock()));
+    const providers = { one: settings('anthropic', thinker), two: settings('openai-compatible', other) };
+    await story.start({ models: { providers }, agents: { defaults: { model: 'one/m', fallbacks: ['two/m'] } } }, [], { tools: [note([])] });
+    expect(await story.ask()).toMatchObject({ state: 'ok', reply: 'Done.', model: 'two/m' });
+    expect(thinker.asked[1]!.text).toContain('signed');
+    expect(other.asked[0]!.text).toContain('noted a');
+    expect(other.asked[0]!.text).not.toMatch(/Hm\.|"signed"/);
+  });
+
   it('is kept by us, not by OpenAI', async () => {
     const story = await Story.on('openai', [{ text: 'Hi.' }]);
     await story.ask();
@@ -376,6 +390,19 @@ both('a conversation that grows too long for %s', (type) => {
     expect(story.provider.asked.at(-1)!.text).not.toContain('first number');
   });
 
+  it('is summed up from later on when its older part alone is too long as well', async () => {
+    const story = await Story.on(type, ({ text }) => {
+      const tooLong = { status: 400, body: JSON.stringify(overflow) };
+      if (text.includes('Summarise this conversation')) return text.includes('first number') ? tooLong : { text: 'They count.' };
+      return text.includes('second number') && text.includes('third') ? tooLong : { text: 'Noted.' };
+    });
+    await story.ask('first number');
+    await story.ask('second number');
+    expect(await story.ask('third')).toMatchObject({ state: 'ok', reply: 'Noted.' });
+    expect(story.provider.asked.at(-2)!.text).toContain('second number');
+    expect(story.provider.asked).toHaveLength(6);
+  });
+
   it('is summed up before the window is full, calls and results included, without tools', async () => {
     const story = await Story.on(
       type,
@@ -488,13 +515,27 @@ describe('model names', () => {
 
   it('without a key for a service that needs one fail at once', async () => {
     const story = forTest(new Story(new HandClock()));
-    await story.start(
-      { models: { providers: { mock: { type: 'anthropic', baseUrl: 'http://127.0.0.1:1' } } }, agents: { defaults: { model: 'mock/m' } } },
-      [],
-    );
+    await story.start({ models: { providers: { mock: { type: 'anthropic' } } }, agents: { defaults: { model: 'mock/m' } } }, []);
     const run = await story.ask();
     expect(run).toMatchObject({ state: 'error', errorCode: 'MODEL_FAILED' });
     expect(run.error).toContain('API key is missing');
+  });
+});
+
+describe('a key in the environment', () => {
+  it.each<[Type, string]>([
+    ['anthropic', 'ANTHROPIC_API_KEY'],
+    ['openai', 'OPENAI_API_KEY'],
+    ['google', 'GOOGLE_GENERATIVE_AI_API_KEY'],
+  ])('for %s is not sent to an address that the config gives', async (type, name) => {
+    vi.stubEnv(name, 'key-of-the-environment');
+    onTestFinished(() => void vi.unstubAllEnvs());
+    const provider = await service(() => ({ text: 'Hi.' }));
+    const story = forTest(new Story(new HandClock()));
+    await story.start({ models: { providers: { mock: { type, baseUrl: provider.url } } }, agents: { defaults: { model: 'mock/m' } } }, []);
+    await story.ask();
+    expect(provider.asked).toHaveLength(1);
+    expect(JSON.stringify(provider.asked[0]!.headers)).not.toContain('key-of-the-environment');
   });
 });
 
