@@ -46,9 +46,9 @@ export function startAsked<Wish extends object>(role: string, ...args: string[])
   };
 }
 
-/** `BENCH_PROFILE=gateway` leaves a profile of that role in the working directory. */
+/** `BENCH_PROFILE=gateway` leaves profiles of that role, one for each thread, in a folder of that name. */
 function profiling(role: string): string[] {
-  return process.env['BENCH_PROFILE'] === role ? ['--cpu-prof', `--cpu-prof-name=${role}.${process.pid}.${Date.now()}.cpuprofile`] : [];
+  return process.env['BENCH_PROFILE'] === role ? ['--cpu-prof', `--cpu-prof-dir=${role}.profiles`] : [];
 }
 
 /** In the child. */
