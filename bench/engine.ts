@@ -1,6 +1,6 @@
 // The engine on a real disk, beside the raw limits of the same disk in the same run.
-import { cpSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
-import { availableParallelism, tmpdir } from 'node:os';
+import { cpSync, mkdirSync, rmSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import type { Query } from '../src/store/contract.ts';
@@ -9,30 +9,16 @@ import { databaseName } from '../src/store/sqlite/open.ts';
 import { Search } from '../src/store/sqlite/search.ts';
 import { inChild, type PagesReport, type RecoverReport } from './child.ts';
 import { chatKey, longKey, longSessions, makeChats, makeState, startOfTime, writeText } from './data.ts';
-import { median, percent, progress, rate, table, whole } from './measure.ts';
+import { drawLines, inTemporary, median, percent, progress, rate, table, whole, type Line } from './measure.ts';
 import { grouped, record, replay, type Written } from './raw.ts';
 import { acceptance, start } from './setting.ts';
 
 const rounds = 5;
 const chats = 10_000;
 
-interface Line {
-  name: string;
-  measured: string;
-  beside: string;
-  target?: string;
-  reached?: boolean;
-}
-
 export async function benchEngine({ full }: { full: boolean }): Promise<void> {
-  const directory = mkdtempSync(join(tmpdir(), 'interlane-bench-'));
-  const clean = () => rmSync(directory, { recursive: true, force: true });
-  const stop = () => process.exit(130);
-  process.once('exit', clean);
-  process.once('SIGINT', stop);
-  process.once('SIGTERM', stop);
   const started = performance.now();
-  try {
+  await inTemporary(async (directory) => {
     const base = join(directory, 'base');
     progress('engine: making chats');
     makeChats(base, chats);
@@ -51,23 +37,7 @@ export async function benchEngine({ full }: { full: boolean }): Promise<void> {
       table(['', 'rows', ...sizes.map(whole), `${whole(sizes.at(-1)!)} ÷ 1,000`, 'at most 2 ×'], rows),
     );
     process.stdout.write(`\n${full ? 'full' : 'without --full'}, ${whole((performance.now() - started) / 1_000)} s\n`);
-  } finally {
-    clean();
-    process.off('exit', clean);
-    process.off('SIGINT', stop);
-    process.off('SIGTERM', stop);
-  }
-}
-
-function drawLines(lines: Line[]): string {
-  const rows = lines.map(({ name, measured, beside, target = '', reached }) => [
-    name,
-    measured,
-    beside,
-    target,
-    reached === undefined ? '' : reached ? 'reached' : 'NOT REACHED',
-  ]);
-  return table(['', 'measured', 'beside', 'target', ''], rows);
+  });
 }
 
 let copies = 0;

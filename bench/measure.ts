@@ -1,4 +1,7 @@
-// What every benchmark uses: medians, rates, progress on stderr, and a table on stdout.
+// What every benchmark uses: medians, rates, progress on stderr, a table on stdout, and a directory that goes away.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 
 export const sampleMs = 200;
@@ -74,4 +77,41 @@ export function table(head: string[], rows: string[][]): string {
   );
   drawn.splice(1, 0, widths.map((width) => '-'.repeat(width)).join('  '));
   return `${drawn.join('\n')}\n`;
+}
+
+export interface Line {
+  name: string;
+  measured: string;
+  beside: string;
+  target?: string;
+  reached?: boolean;
+}
+
+export function drawLines(lines: Line[]): string {
+  const rows = lines.map(({ name, measured, beside, target = '', reached }) => [
+    name,
+    measured,
+    beside,
+    target,
+    reached === undefined ? '' : reached ? 'reached' : 'NOT REACHED',
+  ]);
+  return table(['', 'measured', 'beside', 'target', ''], rows);
+}
+
+/** Everything in it is gone afterwards, also when it is stopped halfway. */
+export async function inTemporary(work: (directory: string) => Promise<void>): Promise<void> {
+  const directory = mkdtempSync(join(tmpdir(), 'interlane-bench-'));
+  const clean = () => rmSync(directory, { recursive: true, force: true });
+  const stop = () => process.exit(130);
+  process.once('exit', clean);
+  process.once('SIGINT', stop);
+  process.once('SIGTERM', stop);
+  try {
+    await work(directory);
+  } finally {
+    clean();
+    process.off('exit', clean);
+    process.off('SIGINT', stop);
+    process.off('SIGTERM', stop);
+  }
 }

@@ -1,21 +1,25 @@
-// `npm run bench`: the rules, the engine, then models; one of them by name, and `--full` for the sizes that take minutes.
-import { benchEngine } from './engine.ts';
-import { runChild } from './child.ts';
-import { benchModels } from './models.ts';
-import { benchRules } from './rules.ts';
-
-const [first, ...rest] = process.argv.slice(2);
-if (first === '--child') await runChild(rest);
+// `npm run bench`: the rules, the engine, the gateway, then models; one of them by name, and `--full` for the sizes that take minutes.
+const words = process.argv.slice(2);
+if (words[0] === '--child') await child(words[1]!, words.slice(2));
 else {
-  const words = process.argv.slice(2);
-  const unknown = words.filter((word) => !['rules', 'engine', 'models', '--full'].includes(word));
+  const unknown = words.filter((word) => !['rules', 'engine', 'gateway', 'models', '--full'].includes(word));
   if (unknown.length > 0) {
-    process.stderr.write(`bench does not know ${unknown.join(', ')}; it takes rules, engine, models and --full\n`);
+    process.stderr.write(`bench does not know ${unknown.join(', ')}; it takes rules, engine, gateway, models and --full\n`);
     process.exitCode = 2;
   } else {
     const named = words.filter((word) => word !== '--full');
-    if (named.length === 0 || named.includes('rules')) benchRules();
-    if (named.length === 0 || named.includes('engine')) await benchEngine({ full: words.includes('--full') });
-    if (named.length === 0 || named.includes('models')) await benchModels();
+    const wanted = (name: string) => named.length === 0 || named.includes(name);
+    if (wanted('rules')) (await import('./rules.ts')).benchRules();
+    if (wanted('engine')) await (await import('./engine.ts')).benchEngine({ full: words.includes('--full') });
+    if (wanted('gateway')) await (await import('./gateway.ts')).benchGateway();
+    if (wanted('models')) await (await import('./models.ts')).benchModels();
   }
+}
+
+/** A process of its own that loads nothing but what its role needs: the memory of some is measured. */
+async function child(role: string, args: string[]): Promise<void> {
+  if (role === 'gateway') await (await import('./gateway-server.ts')).serveGateway(args[0]!);
+  else if (role === 'raw') await (await import('./raw-server.ts')).serveRaw();
+  else if (role === 'clients') (await import('./clients.ts')).runClients();
+  else await (await import('./child.ts')).runChild([role, ...args]);
 }

@@ -173,6 +173,13 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
   const undoIndexing = store.onCommit((events) => {
     if (events.some((event) => event.kind === 'entry')) indexer?.wake();
   });
+  const catchUp = () => {
+    try {
+      if (indexer && search.behind()) indexer.wake();
+    } catch (thrown) {
+      warn(`search index stopped: ${reasonOf(thrown)}`);
+    }
+  };
 
   // Failures that nobody is waiting for end up with the operator.
   const report = (what: string, error: unknown) => warn(`${what} failed: ${reasonOf(error)}`);
@@ -428,6 +435,7 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
     await engine.start(mainSessions(world));
     await outbox.start();
     if (options.listen) door = await openDoor(options.listen);
+    catchUp();
   } catch (thrown) {
     await close();
     throw thrown;

@@ -143,7 +143,9 @@ class Reader {
       if (this.closed) return;
       if (this.cursor !== undefined && event.pos <= this.cursor) continue;
       this.cursor = event.pos;
-      if (this.subscription.wants(event)) await this.subscription.deliver(event);
+      if (!this.subscription.wants(event)) continue;
+      const slow = this.subscription.deliver(event);
+      if (slow) await slow;
     }
   }
 }

@@ -6,7 +6,7 @@ import type { WireMessage } from '../protocol/method.ts';
 import { isTerminal } from '../protocol/run.ts';
 import type { Bus } from '../events/bus.ts';
 import type { World } from '../rules/decide.ts';
-import { currentRow, wireMessage, type Shown } from '../session/overview.ts';
+import { currentRow, currentUse, wireMessage, type Shown } from '../session/overview.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
 import { levelName, levelRank } from '../store/views.ts';
 import { writeCursor } from '../tools/page.ts';
@@ -42,7 +42,8 @@ const deltaEveryMs = 100;
 
 export class Events {
   private readonly parts: EventsParts;
-  private readonly written = new WeakMap<FeedEvent, Promise<Written>>();
+  /** For those who follow everything, and for those who only want messages. */
+  private readonly written = { all: new WeakMap<FeedEvent, Promise<Written>>(), messages: new WeakMap<FeedEvent, Promise<Written>>() };
 
   constructor(parts: EventsParts) {
     this.parts = parts;
@@ -59,7 +60,7 @@ export class Events {
       {
         wants: (event) => levelRank(event.level) <= levelRank(level),
         deliver: async (event) => {
-          const { message, changed, level: now } = await this.write(event);
+          const { message, changed, level: now } = await this.write('all', event);
           if (levelRank(now) > levelRank(level)) return;
           const own = except.get(event.sessionKey);
           if (message !== undefined && !(own && event.pos > own.from)) await send('session.message', message);
@@ -78,7 +79,7 @@ export class Events {
       {
         wants: (event) => event.kind === 'entry' && event.sessionKey === key && levelRank(event.level) <= levelRank(level),
         deliver: async (event) => {
-          const { message, level: now } = await this.write(event);
+          const { message, level: now } = await this.write('messages', event);
           if (message !== undefined && levelRank(now) <= levelRank(level)) await send('session.message', message);
         },
         reset: () => void send('sessions.changed', JSON.stringify({ sessionKey: key, reason: 'resync', ts: this.parts.now() })),
@@ -88,29 +89,31 @@ export class Events {
     );
   }
 
-  private write(event: FeedEvent): Promise<Written> {
-    let made = this.written.get(event);
-    if (!made) this.written.set(event, (made = this.compose(event)));
+  private write(kind: 'all' | 'messages', event: FeedEvent): Promise<Written> {
+    let made = this.written[kind].get(event);
+    if (!made) this.written[kind].set(event, (made = kind === 'all' ? this.compose(event) : this.message(event)));
     return made;
   }
 
+  /** Without the row of the session, which takes half a dozen queries. */
+  private async message(event: FeedEvent): Promise<Written> {
+    if (event.kind !== 'entry') return { level: event.level };
+    const { level = event.level, totalTokens } = (await this.parts.store.read(currentUse, { sessionId: event.sessionId })) ?? {};
+    return { level, message: JSON.stringify(messagePayload(event, totalTokens)) };
+  }
+
   private async compose(event: FeedEvent): Promise<Written> {
-    const { sessionKey, agentId, sessionId } = event;
-    const common = { sessionKey, agentId, sessionId, ts: event.at, cursor: writeCursor(event.pos) };
+    const common = commonPayload(event);
     if (event.kind === 'exchange' || event.kind === 'delivery' || (event.kind === 'run' && !isTerminal(event.state)))
       return { level: event.level };
-    const { row: session, level = event.level } = (await this.row(sessionId)) ?? {};
+    const { row: session, level = event.level } = (await this.row(event.sessionId)) ?? {};
     switch (event.kind) {
-      case 'entry': {
-        const { message } = event;
-        const usage = session?.totalTokens === undefined ? {} : { usage: { totalTokens: session.totalTokens } };
-        const ids = { messageId: message.id, messageSeq: message.seq, ...(message.runId === undefined ? {} : { runId: message.runId }) };
+      case 'entry':
         return {
           level,
-          message: JSON.stringify({ ...common, ...ids, message: wireMessage(message), ...usage }),
-          changed: JSON.stringify({ ...common, phase: 'message', ...ids, session }),
+          message: JSON.stringify(messagePayload(event, session?.totalTokens)),
+          changed: JSON.stringify({ ...common, phase: 'message', ...idsOf(event), session }),
         };
-      }
       case 'run': {
         const { runId, state } = event;
         return { level, changed: JSON.stringify({ ...common, phase: 'end', runId, state, session }) };
@@ -125,6 +128,19 @@ export class Events {
   private row(sessionId: string) {
     return this.parts.store.read(currentRow, { world: this.parts.world(), modelOf: this.parts.modelOf, sessionId });
   }
+}
+
+function commonPayload({ sessionKey, agentId, sessionId, at, pos }: FeedEvent) {
+  return { sessionKey, agentId, sessionId, ts: at, cursor: writeCursor(pos) };
+}
+
+function idsOf({ message: { id, seq, runId } }: FeedEvent & { kind: 'entry' }) {
+  return { messageId: id, messageSeq: seq, ...(runId === undefined ? {} : { runId }) };
+}
+
+function messagePayload(event: FeedEvent & { kind: 'entry' }, totalTokens: number | undefined) {
+  const usage = totalTokens === undefined ? {} : { usage: { totalTokens } };
+  return { ...commonPayload(event), ...idsOf(event), message: wireMessage(event.message), ...usage };
 }
 
 /** A run as its watchers see it while it lives. */

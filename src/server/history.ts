@@ -12,7 +12,7 @@ import type { SessionRow } from '../store/rows.ts';
 import { levelRank } from '../store/views.ts';
 import { readCursor, writeCursor } from '../tools/page.ts';
 import { feedEnd } from './events.ts';
-import type { Stream } from './sse.ts';
+import { eventText, type Stream } from './sse.ts';
 
 export interface HistoryParts {
   store: Store<FeedEvent>;
@@ -32,6 +32,13 @@ export type History = ReturnType<typeof createHistory>;
 export function createHistory(parts: HistoryParts) {
   const { store, bus } = parts;
   const view = (level: Level): View => ({ world: parts.world(), level });
+  /** Each is written once, however many follow. */
+  const texts = new WeakMap<FeedEvent, Buffer>();
+  const textOf = (event: FeedEvent): Buffer => {
+    let text = texts.get(event);
+    if (!text) texts.set(event, (text = eventOf(event)));
+    return text;
+  };
   return {
     /** The session that the text of a path means. */
     find: (level: Level, session: string) => store.read(requireSession, { ...view(level), named: { session } }),
@@ -69,15 +76,7 @@ export function createHistory(parts: HistoryParts) {
         if (!wanted) stream.passed = writeCursor(event.pos);
         return wanted;
       };
-      const deliver = (event: FeedEvent) => {
-        const { sessionKey, sessionId } = event;
-        if (event.kind === 'session')
-          return stream.send('session', JSON.stringify({ sessionKey, sessionId, change: event.change }), writeCursor(event.pos));
-        if (event.kind !== 'entry') return;
-        const { id: messageId, seq: messageSeq } = event.message;
-        const data = { sessionKey, sessionId, message: wireMessage(event.message), messageId, messageSeq };
-        return stream.send('message', JSON.stringify(data), writeCursor(event.pos));
-      };
+      const deliver = (event: FeedEvent) => stream.tell(textOf(event), writeCursor(event.pos));
       const listen = (from: number) => {
         if (stream.ended) return;
         const undo = bus.subscribe(
@@ -103,6 +102,16 @@ export function createHistory(parts: HistoryParts) {
       }
     },
   };
+}
+
+/** A message, or that the key got another life. */
+function eventOf(event: FeedEvent): Buffer {
+  const { sessionKey, sessionId } = event;
+  const id = writeCursor(event.pos);
+  if (event.kind !== 'entry')
+    return eventText('session', JSON.stringify({ sessionKey, sessionId, change: event.kind === 'session' ? event.change : 'changed' }), id);
+  const { id: messageId, seq: messageSeq } = event.message;
+  return eventText('message', JSON.stringify({ sessionKey, sessionId, message: wireMessage(event.message), messageId, messageSeq }), id);
 }
 
 /** I9. The place in the feed and the page are read together, so that whoever listens from there misses nothing and hears nothing twice. */

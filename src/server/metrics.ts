@@ -1,5 +1,5 @@
 // What happens → counters and histograms for Prometheus. Labels are closed words only: never a session, a user or a text.
-import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { Exposition } from './exposition.ts';
 import type { FeedEvent } from '../protocol/event.ts';
 import { isTerminal, runClasses } from '../protocol/run.ts';
 import type { World } from '../rules/decide.ts';
@@ -15,29 +15,26 @@ export interface Levels {
 }
 
 export class Metrics {
-  private readonly registry = new Registry();
+  private readonly exposition = new Exposition();
   /** When runs that wait for their turn were queued. */
   private readonly queued = new Map<string, number>();
 
-  private readonly runs = this.counter('runs_total', 'Runs that ended.', ['class', 'outcome']);
-  private readonly laneWait = this.histogram(
-    'lane_wait_seconds',
+  private readonly runs = this.exposition.counter('interlane_runs_total', 'Runs that ended.');
+  private readonly laneWait = this.exposition.histogram(
+    'interlane_lane_wait_seconds',
     'From queued to started.',
-    ['class'],
     [0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 60, 600],
   );
-  private readonly decisions = this.counter('decisions_total', 'Answers of the policy door.', ['action', 'effect']);
-  private readonly deliveries = this.counter('deliveries_total', 'States that outbound messages have reached.', ['state']);
-  private readonly commitTime = this.histogram(
-    'store_commit_seconds',
+  private readonly decisions = this.exposition.counter('interlane_decisions_total', 'Answers of the policy door.');
+  private readonly deliveries = this.exposition.counter('interlane_deliveries_total', 'States that outbound messages have reached.');
+  private readonly commitTime = this.exposition.histogram(
+    'interlane_store_commit_seconds',
     'A commit, from its first command on.',
-    [],
     [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.2, 1],
   );
-  private readonly commitSize = this.histogram(
-    'store_commit_commands',
+  private readonly commitSize = this.exposition.histogram(
+    'interlane_store_commit_commands',
     'Commands that shared a commit.',
-    [],
     [1, 2, 4, 8, 16, 32, 64, 128, 256],
   );
 
@@ -46,8 +43,8 @@ export class Metrics {
 
   /** For the store: told of commits. */
   readonly committed = ({ commands, ms }: { commands: number; ms: number }) => {
-    this.commitTime.observe(ms / 1000);
-    this.commitSize.observe(commands);
+    this.commitTime.observe({}, ms / 1000);
+    this.commitSize.observe({}, commands);
   };
 
   /** For the store's listeners: told of events. */
@@ -59,28 +56,28 @@ export class Metrics {
   };
 
   watch({ store, lag, connections }: Levels): void {
-    this.gauge('queue_depth', 'Runs that wait for their turn.', ['class'], async (gauge) => {
+    this.exposition.gauge('interlane_queue_depth', 'Runs that wait for their turn.', async (set) => {
       const depths = await store.read(queueDepths, {});
-      for (const name of runClasses) gauge.set({ class: name }, depths.find((row) => row.class === name)?.n ?? 0);
+      for (const name of runClasses) set({ class: name }, depths.find((row) => row.class === name)?.n ?? 0);
     });
-    this.gauge('runs', 'Runs that have not ended.', ['state'], async (gauge) => {
-      for (const [state, n] of Object.entries((await store.read(counts, {})).runs)) gauge.set({ state }, n);
+    this.exposition.gauge('interlane_runs', 'Runs that have not ended.', async (set) => {
+      for (const [state, n] of Object.entries((await store.read(counts, {})).runs)) set({ state }, n);
     });
-    this.gauge('deliveries', 'Outbound messages that are not settled, or were given up.', ['state'], async (gauge) => {
-      for (const [state, n] of Object.entries((await store.read(counts, {})).deliveries)) gauge.set({ state }, n);
+    this.exposition.gauge('interlane_deliveries', 'Outbound messages that are not settled, or were given up.', async (set) => {
+      for (const [state, n] of Object.entries((await store.read(counts, {})).deliveries)) set({ state }, n);
     });
-    this.gauge('event_lag', 'Events that the slowest subscriber has still to hear.', [], (gauge) => gauge.set(lag()));
-    this.gauge('connections', 'Connections that are open.', ['door'], (gauge) => {
-      for (const [door, n] of Object.entries(connections())) gauge.set({ door }, n);
+    this.exposition.gauge('interlane_event_lag', 'Events that the slowest subscriber has still to hear.', (set) => set({}, lag()));
+    this.exposition.gauge('interlane_connections', 'Connections that are open.', (set) => {
+      for (const [door, n] of Object.entries(connections())) set({ door }, n);
     });
-    this.gauge('memory_bytes', 'Memory of the process.', ['kind'], (gauge) => {
+    this.exposition.gauge('interlane_memory_bytes', 'Memory of the process.', (set) => {
       const { rss, heapUsed, external } = process.memoryUsage();
-      for (const [kind, bytes] of Object.entries({ resident: rss, heap: heapUsed, external })) gauge.set({ kind }, bytes);
+      for (const [kind, bytes] of Object.entries({ resident: rss, heap: heapUsed, external })) set({ kind }, bytes);
     });
   }
 
   async text(): Promise<{ type: string; body: string }> {
-    return { type: this.registry.contentType, body: await this.registry.metrics() };
+    return { type: 'text/plain; version=0.0.4; charset=utf-8', body: await this.exposition.text() };
   }
 
   private ran({ runId, class: name, state, at }: FeedEvent & { kind: 'run' }): void {
@@ -89,24 +86,6 @@ export class Metrics {
     this.queued.delete(runId);
     if (isTerminal(state)) this.runs.inc({ class: name, outcome: state });
     else if (since !== undefined) this.laneWait.observe({ class: name }, Math.max(0, at - since) / 1000);
-  }
-
-  private counter<L extends string>(name: string, help: string, labelNames: L[]): Counter<L> {
-    return new Counter({ name: `interlane_${name}`, help, labelNames, registers: [this.registry] });
-  }
-
-  private histogram<L extends string>(name: string, help: string, labelNames: L[], buckets: number[]): Histogram<L> {
-    return new Histogram({ name: `interlane_${name}`, help, labelNames, buckets, registers: [this.registry] });
-  }
-
-  private gauge<L extends string>(name: string, help: string, labelNames: L[], look: (gauge: Gauge<L>) => Promise<void> | void): void {
-    const gauge: Gauge<L> = new Gauge({
-      name: `interlane_${name}`,
-      help,
-      labelNames,
-      registers: [this.registry],
-      collect: () => look(gauge),
-    });
   }
 }
 

@@ -75,6 +75,9 @@ export class Stream {
   private controller!: ReadableStreamDefaultController<Uint8Array>;
   private room: { promise: Promise<void>; resolve: () => void; cancel: () => void } | undefined;
   private readonly undos: (() => void)[] = [];
+  /** What has not left yet, and its bytes. */
+  private readonly gathered: Buffer[] = [];
+  private waiting = 0;
 
   constructor(parts: Pick<StreamsParts, 'after'>, wire: Wire) {
     this.parts = parts;
@@ -90,19 +93,24 @@ export class Stream {
     const gone = () => this.end();
     wire.signal.addEventListener('abort', gone, { once: true });
     this.onEnd(() => wire.signal.removeEventListener('abort', gone));
-    void this.write('retry: 1000\n\n');
+    void this.write(Buffer.from('retry: 1000\n\n'));
     if (wire.signal.aborted) this.end();
   }
 
   /** The promise is there when the reader is slow, and resolves when it has caught up or is gone. */
   send(event: string, data: string, id?: string): Promise<void> | void {
+    return this.tell(eventText(event, data, id), id);
+  }
+
+  /** The same for an event that was written before, for many. */
+  tell(written: Buffer, id?: string): Promise<void> | void {
     if (id !== undefined) this.passed = id;
-    return this.write(`event: ${event}\n${id === undefined ? '' : `id: ${id}\n`}data: ${data}\n\n`);
+    return this.write(written);
   }
 
   /** A comment, and the place in the feed: a reader of a quiet session comes back near the end of it. */
   keepAlive(): void {
-    if (!this.room) void this.write(`: keepalive\n${this.passed === undefined ? '' : `id: ${this.passed}\n`}\n`);
+    if (!this.room) void this.write(Buffer.from(`: keepalive\n${this.passed === undefined ? '' : `id: ${this.passed}\n`}\n`));
   }
 
   onEnd(undo: () => void): void {
@@ -112,21 +120,26 @@ export class Stream {
 
   end(): void {
     if (this.ended) return;
-    this.ended = true;
     try {
+      this.letLeave();
       this.controller.close();
     } catch {
       // cancelled by its reader
     }
+    this.ended = true;
     // Who does not read would not hear of the end either.
     if (this.room) this.wire.drop();
     this.taken();
     for (const undo of this.undos.splice(0)) undo();
   }
 
-  private write(text: string): Promise<void> | void {
+  /** A chunk costs more than an event: what a turn of the event loop has for this reader leaves at its end, in one. */
+  private write(text: Buffer): Promise<void> | void {
     if (this.ended) return;
-    this.controller.enqueue(Buffer.from(text));
+    if (this.gathered.push(text) === 1) process.nextTick(this.letLeave);
+    this.waiting += text.byteLength;
+    if (this.controller.desiredSize! > this.waiting) return;
+    this.letLeave();
     if (this.controller.desiredSize! > 0) return;
     if (!this.room) {
       const { promise, resolve } = Promise.withResolvers<void>();
@@ -135,9 +148,21 @@ export class Stream {
     return this.room.promise;
   }
 
+  private readonly letLeave = () => {
+    if (this.gathered.length === 0 || this.ended) return;
+    const all = this.gathered.splice(0);
+    this.waiting = 0;
+    this.controller.enqueue(all.length === 1 ? all[0]! : Buffer.concat(all));
+  };
+
   private taken(): void {
     this.room?.cancel();
     this.room?.resolve();
     this.room = undefined;
   }
+}
+
+/** An event as it stands on the wire. */
+export function eventText(event: string, data: string, id?: string): Buffer {
+  return Buffer.from(`event: ${event}\n${id === undefined ? '' : `id: ${id}\n`}data: ${data}\n\n`);
 }

@@ -39,6 +39,8 @@ export interface SocketsParts {
 
 const handshakeMs = 15_000;
 const slowReaderMs = 30_000;
+/** Bytes of frames that wait for the end of the turn, to leave together. */
+const togetherBytes = 64 * 1024;
 /** Connections that have not said who they are. */
 const mostStrangers = 256;
 const mostRequests = 256;
@@ -81,7 +83,7 @@ export class Sockets {
       return;
     }
     this.server.handleUpgrade(request, socket, head, (ws) => {
-      const connection = new Connection(ws, request, this.parts, {
+      const connection = new Connection(ws, socket, request, this.parts, {
         known: () => this.strangers--,
         gone: () => this.connections.delete(connection),
       });
@@ -121,11 +123,14 @@ export class Sockets {
 class Connection {
   caller: Caller | undefined;
   private readonly ws: WebSocket;
+  /** Below the websocket. */
+  private readonly socket: Duplex;
   private readonly request: IncomingMessage;
   private readonly parts: SocketsParts;
   private readonly told: { known(): void; gone(): void };
   private readonly controller = new AbortController();
   private readonly followed: Followed = new Map();
+  private subscribing: Subscriptions | undefined;
   private unfollowAll: (() => void) | undefined;
   private undoWatch = () => {};
   private cancelHandshake = () => {};
@@ -141,9 +146,11 @@ class Connection {
   private drained: { promise: Promise<void>; resolve: () => void; cancel: () => void } | undefined;
   private scoped = false;
   private tools = false;
+  private gathering = false;
 
-  constructor(ws: WebSocket, request: IncomingMessage, parts: SocketsParts, told: { known(): void; gone(): void }) {
+  constructor(ws: WebSocket, socket: Duplex, request: IncomingMessage, parts: SocketsParts, told: { known(): void; gone(): void }) {
     this.ws = ws;
+    this.socket = socket;
     this.request = request;
     this.parts = parts;
     this.told = told;
@@ -165,8 +172,7 @@ class Connection {
     const { ws } = this;
     if (ws.readyState !== WebSocket.OPEN) return;
     const seq = this.caller ? `,"seq":${++this.seq}` : '';
-    ws.send(`{"type":"event","event":"${name}"${seq},"payload":${payload}}`, this.sent);
-    if (ws.bufferedAmount > bufferLimit) return this.slow();
+    return this.send(`{"type":"event","event":"${name}"${seq},"payload":${payload}}`);
   }
 
   tick(payload: string): void {
@@ -193,6 +199,25 @@ class Connection {
   terminate(): void {
     this.ws.terminate();
   }
+
+  /** A call of the system costs more than a frame: what a turn of the event loop has for this reader leaves at its end, in one. */
+  private send(text: string): Promise<void> | void {
+    if (!this.gathering) {
+      this.gathering = true;
+      this.socket.cork();
+      process.nextTick(this.letLeave);
+    }
+    this.ws.send(text, this.sent);
+    const waiting = this.ws.bufferedAmount;
+    if (waiting > togetherBytes) this.letLeave();
+    if (waiting > bufferLimit) return this.slow();
+  }
+
+  private readonly letLeave = () => {
+    if (!this.gathering) return;
+    this.gathering = false;
+    this.socket.uncork();
+  };
 
   private readonly sent = () => {
     if (!this.drained || this.ws.bufferedAmount > bufferLimit / 2) return;
@@ -279,7 +304,7 @@ class Connection {
         caller,
         signal: this.controller.signal,
         accepted: (early) => this.respond(id, { ok: true, payload: early }),
-        subscriptions: this.subscriptions(caller),
+        subscriptions: (this.subscribing ??= this.subscriptions(caller)),
       });
       // Who asks faster than it reads waits for its answers; they are not heaped up for it.
       while (this.drained) await this.drained.promise;
@@ -444,8 +469,7 @@ class Connection {
   private respond(id: string, answer: { ok: true; payload: unknown } | { ok: false; error: ErrorShape }): void {
     if (this.ws.readyState !== WebSocket.OPEN) return;
     const frame: ResponseFrame = { type: 'res', id, ...answer };
-    this.ws.send(JSON.stringify(frame), this.sent);
-    if (this.ws.bufferedAmount > bufferLimit) void this.slow();
+    void this.send(JSON.stringify(frame));
   }
 }
 

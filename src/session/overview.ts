@@ -218,6 +218,18 @@ export const currentRow: ReadQuery<Shown & { sessionId: string }, { row: WireSes
   },
 };
 
+/** What of that row an event of a message needs. */
+export const currentUse: ReadQuery<{ sessionId: string }, { level: Level; totalTokens: number | undefined } | undefined> = {
+  name: 'current use',
+  *body(t, { sessionId }) {
+    const row = yield* t.one<Pick<SessionRow, 'level' | 'total_tokens'>>(
+      'SELECT level, total_tokens FROM sessions WHERE id = ?',
+      sessionId,
+    );
+    return row && { level: levelName(row.level), totalTokens: row.total_tokens || undefined };
+  },
+};
+
 const ended = { ok: 'done', error: 'failed', timeout: 'timeout', aborted: 'killed' } as const;
 
 /** `level`: of who looks. Without it the row is for everyone who may know the session. */

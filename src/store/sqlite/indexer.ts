@@ -10,22 +10,33 @@ export interface Indexer {
   close(): Promise<void>;
 }
 
-/** A failing index is told and left alone: it is derived, and the next start makes it good. */
+/**
+ * The thread starts with the first thing there is to do: a gateway where nobody speaks does without it. A failing index is told and
+ * left alone: it is derived, and the next start makes it good.
+ */
 export function startIndexer(stateDir: string, failed: (error: Error) => void): Indexer {
-  const file = import.meta.url.endsWith('.ts') ? './search-worker.ts' : './search-worker.js';
-  const worker = new Worker(new URL(file, import.meta.url), { workerData: { stateDir } });
-  const post = (message: ToIndexer) => worker.postMessage(message);
   const forgets = new Map<number, (done: boolean) => void>();
   let asked = 0;
+  let thread: { worker: Worker; over: Promise<void> } | undefined;
   let alive = true;
-  const over = new Promise<void>((resolve) =>
-    worker.once('exit', () => {
-      alive = false;
-      for (const answer of forgets.values()) answer(false);
-      resolve();
-    }),
-  );
-  worker.on('error', failed);
+  const post = (message: ToIndexer) => {
+    thread ??= begin();
+    thread.worker.postMessage(message);
+  };
+  const begin = () => {
+    const file = import.meta.url.endsWith('.ts') ? './search-worker.ts' : './search-worker.js';
+    const worker = new Worker(new URL(file, import.meta.url), { workerData: { stateDir } });
+    const over = new Promise<void>((resolve) =>
+      worker.once('exit', () => {
+        alive = false;
+        for (const answer of forgets.values()) answer(false);
+        resolve();
+      }),
+    );
+    worker.on('error', failed);
+    worker.on('message', heard);
+    return { worker, over };
+  };
   // A message costs as much as a few rows, so there is one on its way at a time: the next when the thread has caught up.
   let busy = false;
   let again = false;
@@ -35,7 +46,7 @@ export function startIndexer(stateDir: string, failed: (error: Error) => void): 
     busy = true;
     post('index');
   };
-  worker.on('message', (message: FromIndexer) => {
+  const heard = (message: FromIndexer) => {
     if (message !== 'caught up') {
       forgets.get(message)?.(true);
       forgets.delete(message);
@@ -43,8 +54,7 @@ export function startIndexer(stateDir: string, failed: (error: Error) => void): 
     }
     busy = false;
     if (again) wake();
-  });
-  wake();
+  };
   return {
     wake,
     forget: (sessionPks) =>
@@ -55,8 +65,9 @@ export function startIndexer(stateDir: string, failed: (error: Error) => void): 
         post({ number, forget: sessionPks });
       }),
     async close() {
-      if (alive) post('stop');
-      await over;
+      if (thread && alive) post('stop');
+      alive = false;
+      await thread?.over;
     },
   };
 }

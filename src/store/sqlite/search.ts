@@ -116,6 +116,16 @@ export class Search {
     });
   }
 
+  /** Whether there are entries that cannot be found yet. */
+  behind(): boolean {
+    return this.using((index) => {
+      const { pos, below } = progressOf(index);
+      if (below > 0 || this.hasLostItsPlace(index)) return true;
+      const sql = `SELECT 1 FROM feed WHERE pos > ? AND kind = 'entry' LIMIT 1`;
+      return this.store.answer({ sql, params: [pos], want: 'one' }) !== undefined;
+    });
+  }
+
   search({ text, limit = 20, sessions, readable }: SearchQuestion): SearchAnswer {
     const terms = parseSearch(text);
     const named = sessions && new Set(sessions);
