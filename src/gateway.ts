@@ -343,6 +343,7 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
       }),
     });
     const sockets = new Sockets({
+      well: () => metrics.storeWell && closing === undefined,
       auth,
       methods,
       events,

@@ -32,6 +32,9 @@ export class Metrics {
     'A commit, from its first command on.',
     [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.2, 1],
   );
+  private readonly commitFailures = this.exposition.counter('interlane_store_failures_total', 'Commits that failed as a whole.');
+  /** Whether the last commit was kept. */
+  storeWell = true;
   private readonly commitSize = this.exposition.histogram(
     'interlane_store_commit_commands',
     'Commands that shared a commit.',
@@ -42,7 +45,12 @@ export class Metrics {
   readonly decided: NonNullable<World['decided']> = (action, effect) => this.decisions.inc({ action, effect });
 
   /** For the store: told of commits. */
-  readonly committed = ({ commands, ms }: { commands: number; ms: number }) => {
+  readonly committed = ({ commands, ms, failed }: { commands: number; ms: number; failed: boolean }) => {
+    this.storeWell = !failed;
+    if (failed) {
+      this.commitFailures.inc({});
+      return;
+    }
     this.commitTime.observe({}, ms / 1000);
     this.commitSize.observe({}, commands);
   };

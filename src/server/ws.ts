@@ -31,6 +31,8 @@ export interface SocketsParts {
   live: LiveRuns;
   now(): number;
   newId(): string;
+  /** Whether what is asked for can be done now. */
+  well(): boolean;
   after(ms: number, work: () => void): () => void;
   hello(): Pick<HelloOk, 'server'> & { snapshot: Pick<HelloOk['snapshot'], 'uptimeMs' | 'sessionDefaults'> };
   /** What failed inside, for the operator; never for the client. */
@@ -60,6 +62,7 @@ export class Sockets {
   private cancelTick = () => {};
   private readonly undoEnd: () => void;
   private closed = false;
+  private toldWell: boolean | undefined;
 
   constructor(parts: SocketsParts) {
     this.parts = parts;
@@ -113,8 +116,15 @@ export class Sockets {
 
   private tick(): void {
     this.cancelTick = this.parts.after(tickIntervalMs, () => {
-      const payload = JSON.stringify({ ts: this.parts.now() });
-      for (const one of this.connections) one.tick(payload);
+      const ts = this.parts.now();
+      const payload = JSON.stringify({ ts });
+      const well = this.parts.well();
+      for (const one of this.connections) {
+        one.tick(payload);
+        // Told when it changes, and once to begin with.
+        if (well !== this.toldWell) void one.news('health', JSON.stringify({ ok: well, ts }));
+      }
+      this.toldWell = well;
       this.tick();
     });
   }
@@ -173,6 +183,11 @@ class Connection {
     if (ws.readyState !== WebSocket.OPEN) return;
     const seq = this.caller ? `,"seq":${++this.seq}` : '';
     return this.send(`{"type":"event","event":"${name}"${seq},"payload":${payload}}`);
+  }
+
+  /** For those who have said who they are. */
+  news(name: EventName, payload: string): Promise<void> | void {
+    if (this.caller) return this.event(name, payload);
   }
 
   tick(payload: string): void {

@@ -24,7 +24,7 @@ export interface StoreParts {
   elapsed(): number;
   fatal(error: InterlaneError): void;
   /** Told of each commit. */
-  observe?(commit: { commands: number; ms: number }): void;
+  observe?(commit: { commands: number; ms: number; failed: boolean }): void;
 }
 
 const batchCommands = 256;
@@ -161,7 +161,7 @@ export class SqliteStore<Event> implements Store<Event> {
     }
     const ms = this.parts.elapsed() - started;
     for (const { settle } of done) settle();
-    this.parts.observe?.({ commands: taken.length, ms });
+    this.parts.observe?.({ commands: taken.length, ms, failed: false });
     const published = done.flatMap(({ events }) => events);
     if (published.length > 0) for (const listener of this.listeners) listener(published);
   }
@@ -210,6 +210,7 @@ export class SqliteStore<Event> implements Store<Event> {
     const unknown = sqliteCode(thrown) === ioError;
     const outcome = unknown ? 'whether it was kept shows after a restart' : 'nothing of this was kept, try again';
     const error = new InterlaneError('STORE_FAILED', `store could not write: ${explain(thrown)}; ${outcome}`, { cause: thrown });
+    this.parts.observe?.({ commands: taken.length, ms: 0, failed: true });
     for (const job of taken) job.reject(error);
     if (unknown) this.parts.fatal(error);
   }
