@@ -1,6 +1,8 @@
 // Config → a running gateway: every stage made and wired by hand, in the order a message meets them.
 import { randomBytes, randomUUID } from 'node:crypto';
+import { existsSync } from 'node:fs';
 import { availableParallelism, hostname } from 'node:os';
+import { join } from 'node:path';
 import type { Channel } from './channels/channel.ts';
 import type { Config } from './config/schema.ts';
 import { Outbox } from './delivery/outbox.ts';
@@ -26,6 +28,7 @@ import { createHttp } from './server/http.ts';
 import { createMethods } from './server/methods.ts';
 import { startServer } from './server/server.ts';
 import { Sockets } from './server/ws.ts';
+import { withoutGaps } from './session/overview.ts';
 import { createInbound, type InboundMessage } from './session/inbound.ts';
 import { createSessions } from './session/sessions.ts';
 import type { Store } from './store/contract.ts';
@@ -33,10 +36,9 @@ import { lockState } from './store/sqlite/lock.ts';
 import { startIndexer } from './store/sqlite/indexer.ts';
 import { openSqliteStore } from './store/sqlite/open.ts';
 import { Search } from './store/sqlite/search.ts';
-import { allTools } from './tools/all.ts';
+import { builtInTools } from './tools/all.ts';
 import type { Tool } from './tools/define.ts';
 import { createInvoker } from './tools/invoke.ts';
-import { sessionsSearch } from './tools/sessions-search.ts';
 
 export interface GatewayOptions {
   stateDir: string;
@@ -181,17 +183,25 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
 
   // 6. tools, and 7. the runtime that calls them
   const { maxPingPongTurns } = config.session.agentToAgent;
-  const invoker = createInvoker([...allTools, sessionsSearch(search), ...(options.tools ?? [])], {
+  const models = new Models(modelSettings(config), options.found);
+  const entryOf = new Map(config.agents.list.map((entry) => [agentIdOf(entry.id), entry]));
+  const thinkingOf = (agentId: string) => entryOf.get(agentId)?.thinking ?? config.agents.defaults.thinking;
+  const runsOn = (agentId: string, model?: string) => ({ ...models.describe(agentId, model), thinkingLevel: thinkingOf(agentId) });
+  const transcriptPath = (sessionId: string) => {
+    const file = join(stateDir, 'transcripts', `${sessionId}.jsonl`);
+    return existsSync(file) ? file : undefined;
+  };
+  const invoker = createInvoker([...builtInTools({ search }), ...(options.tools ?? [])], {
     store,
     engine,
     now: () => clock.now(),
     maxPingPongTurns,
     toolLevels: config.classification.tools,
+    runsOn,
+    transcriptPath,
   });
-  const models = new Models(modelSettings(config), options.found);
   const pause = (ms: number, signal: AbortSignal) => sleep(clock, ms, signal);
   const scripted = modelRunner(scriptedModel({ ...(options.script ? { script: options.script } : {}), sleep: pause }), invoker);
-  const entryOf = new Map(config.agents.list.map((entry) => [agentIdOf(entry.id), entry]));
   const thinking = modelRunner(
     languageModel({
       models,
@@ -203,7 +213,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
         visibility: world.visibility,
         date: new Date(clock.now()).toISOString().slice(0, 10),
       }),
-      thinking: (agentId) => entryOf.get(agentId)?.thinking ?? config.agents.defaults.thinking,
+      thinking: thinkingOf,
       sleep: pause,
       after: (ms, work) => clock.after(ms, work),
       warn,
@@ -256,6 +266,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
       engine,
       sessions,
       invoker,
+      complete: (row) => withoutGaps({ ...runsOn(row.agentId, row.model), ...row, transcriptPath: transcriptPath(row.sessionId) }),
       auth,
       now: () => clock.now(),
       elapsed: () => clock.elapsed(),

@@ -2,10 +2,10 @@
 import { z } from 'zod';
 import type { Config } from '../config/schema.ts';
 import { InterlaneError, reasonOf } from '../errors.ts';
-import { ExplainAccess, ExplainKey, ExplainRoute, ExplainSend } from '../protocol/explain.ts';
+import { ExplainAccess, ExplainKey, ExplainRoute, ExplainSend, ExplainTools } from '../protocol/explain.ts';
 import { compileWorld } from '../rules/decide.ts';
 import type { Explanation } from '../protocol/decision.ts';
-import { explainAccess, explainKey, explainRoute, explainSend } from '../rules/explain.ts';
+import { explainAccess, explainKey, explainRoute, explainSend, explainTools, toolNamesOf } from '../rules/explain.ts';
 import { compileRoutes } from '../rules/route.ts';
 import { columns, paint, readAll, visible, type Terminal } from './terminal.ts';
 
@@ -70,6 +70,10 @@ export const topics: Record<string, Topic> = {
     ExplainAccess,
     (config, question) => explainAccess(compileWorld(config), question),
   ),
+  tools: topic('which tools a session gets, and why', '{"session":{"key":"agent:main:main"}}', ExplainTools, (config, question) => {
+    const world = compileWorld(config);
+    return explainTools(world, question, toolNamesOf(world));
+  }),
 };
 
 const largestQuestion = 1024 * 1024;

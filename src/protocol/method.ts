@@ -1,7 +1,7 @@
 // Every method of the gateway: name, who may call it, closed parameters, result. Websocket, client, command line and docs are made from it.
 import { z } from 'zod';
 import type { Explanation } from './decision.ts';
-import { ExplainAccess, ExplainKey, ExplainRoute, ExplainSend } from './explain.ts';
+import { ExplainAccess, ExplainKey, ExplainRoute, ExplainSend, ExplainTools } from './explain.ts';
 import type { Scope } from './frame.ts';
 import { Level, ThinkingLevel, type SessionKind } from './labels.ts';
 import { queueModes, type RunClass, type RunState } from './run.ts';
@@ -264,6 +264,7 @@ export const methods = {
   'explain.key': method('operator.read', 'what a session key means', ExplainKey),
   'explain.send': method('operator.read', 'whether text may leave for a channel', ExplainSend),
   'explain.access': method('operator.read', 'whether one session reaches another', ExplainAccess),
+  'explain.tools': method('operator.read', 'which tools a session gets, and why', ExplainTools),
 
   'tokens.list': method('operator.admin', 'the tokens, without their secrets', none),
   'tokens.create': method(
@@ -331,14 +332,18 @@ export interface WireSession {
   spawnedBy?: string;
   totalTokens?: number;
   messageCount: number;
+  /** What it runs on, whether set for the session or not. */
   model?: string;
+  contextTokens?: number;
   thinkingLevel?: string;
   verboseLevel?: string;
   sendPolicy?: 'allow' | 'deny';
+  systemSent?: true;
   abortedLastRun?: true;
   lastChannel?: string;
   lastTo?: string;
   deliveryContext?: DeliveryContext;
+  transcriptPath?: string;
   taint?: string;
   lastMessagePreview?: string;
 }
@@ -480,6 +485,7 @@ export interface Results {
   'explain.key': Explanation;
   'explain.send': Explanation;
   'explain.access': Explanation;
+  'explain.tools': Explanation;
   'tokens.list': { tokens: TokenView[] };
   'tokens.create': { token: string; view: TokenView };
   'tokens.signIn': { url: string; expiresAt: number };

@@ -1,9 +1,8 @@
 // A step on a real model: one streamed call, tried again where that can help, then the next model. Tools are never run in here.
 import type { CallWarning, LanguageModel, ToolSet } from 'ai';
-import { z } from 'zod';
 import type { Thought, Usage } from '../engine/runner.ts';
 import { InterlaneError, reasonOf } from '../errors.ts';
-import type { Tool } from '../tools/define.ts';
+import { inputSchema, type Tool } from '../tools/define.ts';
 import type { Model, StepLive, StepRequest, StepSaid } from './model.ts';
 import type { Choice, Models } from './models.ts';
 import { modelMessages, summaryRequest, systemPrompt, type Setting } from './prompt.ts';
@@ -157,15 +156,9 @@ class CutOff extends Error {
 async function toolSet(tools: Iterable<Tool>): Promise<ToolSet> {
   const { jsonSchema } = await import('ai');
   const set: ToolSet = {};
-  for (const { name, description, params } of tools)
-    set[name] = { description, inputSchema: jsonSchema(inputSchema(params)) } as ToolSet[string];
+  for (const tool of tools)
+    set[tool.name] = { description: tool.description, inputSchema: jsonSchema(inputSchema(tool)) } as ToolSet[string];
   return set;
-}
-
-/** The schema of a tool's arguments without what a model has no use for. */
-export function inputSchema(params: Tool['params']): Record<string, unknown> {
-  const { $schema: _, ...schema } = z.toJSONSchema(params, { io: 'input' }) as Record<string, unknown>;
-  return schema;
 }
 
 function usageOf(models: Models, choice: Choice, input = 0, output = 0, cached = 0): Usage {

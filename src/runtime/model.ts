@@ -7,7 +7,8 @@ export interface StepRequest {
   agentId: string;
   sessionKey: string;
   prompt: PromptMessage[];
-  tools: Iterable<Tool>;
+  /** What this session gets. */
+  tools: Tool[];
   /** What this session is set to; without it the agent's settings hold. */
   settings: SessionSettings;
 }

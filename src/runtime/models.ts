@@ -78,6 +78,16 @@ export class Models {
     return [first, ...rest].filter((choice, index, all) => all.findIndex((one) => one.ref === choice.ref) === index);
   }
 
+  /** The model a session runs on, for people; what cannot be one is shown as it is written. */
+  describe(agentId: string, wanted: string | undefined): { model?: string; contextTokens?: number } {
+    try {
+      const [first] = this.choices(agentId, wanted);
+      return first ? { model: first.ref, contextTokens: this.facts(first).contextTokens } : {};
+    } catch {
+      return {};
+    }
+  }
+
   /** Refuses what cannot be a model here, with the providers there are. */
   parse(ref: string, source: Choice['source']): Choice {
     const slash = ref.indexOf('/');

@@ -4,10 +4,18 @@ import type { z } from 'zod';
 import type { Engine } from '../engine/engine.ts';
 import { InterlaneError, nearest } from '../errors.ts';
 import type { FeedEvent } from '../protocol/event.ts';
-import { methods, type MethodName, type ReadParams, type Results, type SessionsPage, type WaitAnswer } from '../protocol/method.ts';
+import {
+  methods,
+  type MethodName,
+  type ReadParams,
+  type Results,
+  type SessionsPage,
+  type WaitAnswer,
+  type WireSession,
+} from '../protocol/method.ts';
 import { isTerminal, type RunView } from '../protocol/run.ts';
 import { agentOf, keyContext } from '../rules/agents.ts';
-import { explainAccess, explainKey, explainRoute, explainSend } from '../rules/explain.ts';
+import { explainAccess, explainKey, explainRoute, explainSend, explainTools } from '../rules/explain.ts';
 import type { Routes } from '../rules/route.ts';
 import { formatSessionKey, mainKey } from '../rules/session-key.ts';
 import {
@@ -55,6 +63,8 @@ export interface MethodsParts {
   engine: Engine;
   sessions: Sessions;
   invoker: Invoker;
+  /** What a row holds beside what is stored with it. */
+  complete(row: WireSession): WireSession;
   auth: Auth;
   now(): number;
   elapsed(): number;
@@ -119,7 +129,8 @@ function createHandlers(parts: MethodsParts): Handlers {
   const operator = ({ caller }: Call) => ({ level: caller.level, sends: false });
   const find = (call: Call, named: Named) => store.read(findSession, { ...view(call), named });
   const need = (call: Call, named: Named) => store.read(requireSession, { ...view(call), named });
-  const describe = (call: Call, row: SessionRow, preview = false) => store.read(describeSession, { ...view(call), row, preview });
+  const describe = async (call: Call, row: SessionRow, preview = false) =>
+    parts.complete(await store.read(describeSession, { ...view(call), row, preview }));
   const mainOf = (agent: string) => formatSessionKey(mainKey(keyContext(world().agents, agent)));
 
   const list = async (wish: ReadParams<'sessions.list'>, call: Call): Promise<SessionsPage> => {
@@ -150,7 +161,7 @@ function createHandlers(parts: MethodsParts): Handlers {
       nextOffset: next === undefined ? null : offset + rows.length,
       ...(next === undefined ? {} : { nextCursor: writeCursor(next) }),
       defaults: { defaultAgentId: defaultId, mainKey: keyContext(world().agents, defaultId).mainKey },
-      sessions: rows,
+      sessions: rows.map(parts.complete),
     };
   };
 
@@ -455,6 +466,7 @@ function createHandlers(parts: MethodsParts): Handlers {
     'explain.key': async (question) => explainKey(world(), question),
     'explain.send': async (question) => explainSend(world(), question),
     'explain.access': async (question) => explainAccess(world(), question),
+    'explain.tools': async (question) => explainTools(world(), question, parts.invoker.names()),
 
     'tokens.list': async () => ({ tokens: await auth.list() }),
     'tokens.create': async ({ name, scopes, level, sessionKey }, call) => {

@@ -235,6 +235,7 @@ function* sessionRow(t: Reading, world: World, row: SessionRow, preview: boolean
     thinkingLevel: settings.thinkingLevel,
     verboseLevel: settings.verboseLevel,
     sendPolicy: settings.sendPolicy,
+    systemSent: row.system_sent === 1 || undefined,
     abortedLastRun: row.aborted_last === 1 || undefined,
     lastChannel: delivery?.channel,
     lastTo: delivery?.to,
@@ -245,7 +246,7 @@ function* sessionRow(t: Reading, world: World, row: SessionRow, preview: boolean
 }
 
 /** What has no value is left out. */
-function withoutGaps<T extends object>(all: { [K in keyof T]: T[K] | undefined }): T {
+export function withoutGaps<T extends object>(all: { [K in keyof T]: T[K] | undefined }): T {
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined)) as T;
 }
 

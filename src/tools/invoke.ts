@@ -5,17 +5,19 @@ import type { Engine } from '../engine/engine.ts';
 import { partyOfRow } from '../engine/policy.ts';
 import type { PendingCall, Turn } from '../engine/runner.ts';
 import { InterlaneError, nearest, reasonOf } from '../errors.ts';
-import type { FeedEvent } from '../protocol/event.ts';
-import { decide, type Party } from '../rules/decide.ts';
+import { decide, toolFor, type Party } from '../rules/decide.ts';
 import { redact } from '../rules/hooks.ts';
-import type { ReadQuery, Store } from '../store/contract.ts';
+import type { ReadQuery } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
 import { levelRank } from '../store/views.ts';
 import type { Level } from '../protocol/labels.ts';
-import type { Tool, ToolContext, ToolOutcome } from './define.ts';
+import type { Tool, ToolContext, ToolOutcome, ToolParts } from './define.ts';
 
 export interface Invoker {
-  tools: Map<string, Tool>;
+  /** Every tool there is by now. */
+  names(): string[];
+  /** The tools a session gets: what a model or a guest is offered. */
+  toolsFor(sessionPk: number): Promise<Tool[]>;
   /** A call of a run's step; the result goes into the transcript. */
   invoke(turn: Turn, call: PendingCall): Promise<'done' | 'waiting'>;
   /** A call from outside by a caller that is this session; the result is answered, not recorded. */
@@ -37,17 +39,20 @@ interface ToolAnswer {
   taint: number;
 }
 
-export interface InvokerParts {
-  store: Store<FeedEvent>;
-  engine: Engine;
+export interface InvokerParts extends ToolParts {
   now(): number;
-  maxPingPongTurns: number;
   /** Level of what a tool returns, from `classification.tools`. */
   toolLevels: Record<string, Level>;
 }
 
 export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
   const byName = new Map(tools.map((tool) => [tool.name, tool]));
+  const toolsOf = (session: SessionRow) => {
+    const { world } = parts.engine;
+    const holder = partyOfRow(world, session);
+    return [...byName.keys()].map((name) => toolFor(world, holder, name));
+  };
+  const namesFor = (session: SessionRow) => toolsOf(session).flatMap(({ tool, allowed }) => (allowed ? [tool] : []));
   /** The steps every call goes through, whoever makes it. `start` is committed before the tool acts. */
   const perform = async (
     sessionPk: number,
@@ -63,19 +68,20 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
     });
     // 1. validate
     const tool = byName.get(asked.tool);
-    if (!tool) return refuse('INVALID_REQUEST', `tool ${JSON.stringify(asked.tool)} does not exist${suggest(asked.tool, byName)}`);
+    if (!tool)
+      return refuse('INVALID_REQUEST', `tool ${JSON.stringify(asked.tool)} does not exist${suggest(asked.tool, namesFor(session))}`);
     if (asked.readOnly && tool.effect !== 'pure')
       return refuse('MISSING_SCOPE', `tool ${tool.name} acts in the name of a session; call it with a token bound to that session`);
     const read = tool.params.safeParse(asked.args);
     if (!read.success) return refuse('INVALID_REQUEST', describe(tool, read.error));
     // 2. decide
     const decision = decide({ action: 'tool', caller, tool: tool.name, text: JSON.stringify(read.data) }, parts.engine.world);
-    if (decision.effect === 'BLOCK') return refuse(decision.code ?? 'POLICY_BLOCKED', decision.why);
+    if (decision.effect === 'BLOCK') return refuse(decision.code ?? 'POLICY_BLOCKED', `${tool.name} is refused: ${decision.why}`);
     // Taking something out of arguments could change what they mean, so a REDACT rule refuses them instead.
     if (decision.effect === 'REDACT') return refuse('POLICY_BLOCKED', 'the arguments hold something that a policy rule takes out');
     // 3. execute
     await start(tool);
-    const context: ToolContext = { ...parts, world: parts.engine.world, now: parts.now(), ...by, session, caller };
+    const context: ToolContext = { ...parts, world: parts.engine.world, now: parts.now(), ...by, session, caller, toolsOf };
     let outcome: ToolOutcome;
     try {
       outcome = await untilAborted(by.signal, tool.run(context, read.data));
@@ -85,7 +91,7 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
     }
     if ('pending' in outcome) return 'waiting';
     // 4. label, and what the operator's rules say of the result
-    const taint = Math.max(levelRank(parts.toolLevels[tool.name] ?? 'PUBLIC'), outcome.taint ?? 0);
+    const taint = Math.max(levelRank(parts.toolLevels[tool.name] ?? tool.level ?? 'PUBLIC'), outcome.taint ?? 0);
     const text = typeof outcome.value === 'string' ? outcome.value : JSON.stringify(outcome.value);
     const result = decide({ action: 'result', caller, tool: tool.name, text }, parts.engine.world);
     if (result.effect === 'BLOCK') return refuse(result.code ?? 'POLICY_BLOCKED', `the result of ${tool.name} was withheld: ${result.why}`);
@@ -93,7 +99,11 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
   };
 
   return {
-    tools: byName,
+    names: () => [...byName.keys()],
+    async toolsFor(sessionPk) {
+      const { session } = await parts.store.read(callerOf(parts.engine), { sessionPk });
+      return namesFor(session).map((name) => byName.get(name)!);
+    },
     async invoke(turn, call) {
       if (call.state === 'waiting') return 'waiting';
       const origin = { ...turn.lease, step: call.step, idx: call.idx };
@@ -138,9 +148,9 @@ function callerOf(engine: Engine): ReadQuery<{ sessionPk: number }, { session: S
   };
 }
 
-function suggest(name: string, tools: Map<string, Tool>): string {
-  const [near] = nearest(name, tools.keys());
-  return near === undefined ? `; the tools are: ${[...tools.keys()].join(', ')}` : `; did you mean ${near}?`;
+function suggest(name: string, names: string[]): string {
+  const [near] = nearest(name, names);
+  return near === undefined ? `; the tools are: ${names.join(', ')}` : `; did you mean ${near}?`;
 }
 
 function describe(tool: Tool, error: z.ZodError): string {

@@ -1,8 +1,11 @@
 // The session tools as an agent meets them: every call is made by a real run, and its answer is read from the transcript.
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import * as fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { z } from 'zod';
 import { Config } from '../../src/config/schema.ts';
+import { toolNames } from '../../src/protocol/tool.ts';
 import type { TranscriptMessage } from '../../src/protocol/transcript.ts';
 import { compileWorld } from '../../src/rules/decide.ts';
 import { Script } from '../../src/runtime/scripted.ts';
@@ -119,7 +122,7 @@ describe('sessions_list', () => {
     await tools.sql(
       'UPDATE sessions SET settings = ?, delivery = ?, total_tokens = 12, system_sent = 1, aborted_last = 1 WHERE key = ?',
       JSON.stringify(settings),
-      JSON.stringify({ channel: 'telegram', to: '-100', accountId: 'default' }),
+      JSON.stringify({ channel: 'telegram', to: '-100', accountId: 'work' }),
       key,
     );
     const { sessions } = await tools.list({ kinds: ['group'] });
@@ -141,9 +144,40 @@ describe('sessions_list', () => {
         sendPolicy: 'deny',
         lastChannel: 'telegram',
         lastTo: '-100',
-        deliveryContext: { channel: 'telegram', to: '-100', accountId: 'default' },
+        deliveryContext: { channel: 'telegram', to: '-100', accountId: 'work' },
       },
     ]);
+  });
+
+  it('leaves out what is as usual, and shows it when asked for everything', async () => {
+    const providers = { p: { type: 'openai' as const, models: { m: { contextTokens: 9_000 }, big: { contextTokens: 90_000 } } } };
+    const defaults = { model: 'p/m', thinking: 'low' as const };
+    const tools = await open({
+      models: { providers },
+      agents: { defaults, list: agents.list.map((one) => ({ ...one, runtime: 'scripted' as const })) },
+    });
+    const delivery = JSON.stringify({ channel: 'telegram', to: '7', accountId: 'default' });
+    const usual = { model: 'p/m', thinkingLevel: 'low', verboseLevel: 'off' };
+    await tools.sql('UPDATE sessions SET settings = ?, delivery = ? WHERE key = ?', JSON.stringify(usual), delivery, 'agent:bo:main');
+    await tools.sql('UPDATE sessions SET settings = ? WHERE key = ?', JSON.stringify({ model: 'p/big' }), 'agent:cy:main');
+    mkdirSync(join(tools.stateDir, 'transcripts'));
+    const byKey = async (args: object) => Object.fromEntries((await tools.list({ ...args })).sessions.map((row) => [row.key, row]));
+    const lean = await byKey({});
+    const [bo, cy] = [lean['agent:bo:main']!, lean['agent:cy:main']!];
+    expect(Object.keys(bo)).toEqual(['key', 'kind', 'channel', 'updatedAt', 'sessionId', 'lastChannel', 'lastTo']);
+    expect(cy).toMatchObject({ model: 'p/big', contextTokens: 90_000 });
+    const transcriptPath = join(tools.stateDir, 'transcripts', `${bo.sessionId}.jsonl`);
+    writeFileSync(transcriptPath, '');
+    expect((await byKey({ verbose: true }))['agent:bo:main']).toMatchObject({
+      ...usual,
+      contextTokens: 9_000,
+      totalTokens: 0,
+      systemSent: false,
+      abortedLastRun: false,
+      deliveryContext: { channel: 'telegram', to: '7', accountId: 'default' },
+      transcriptPath,
+    });
+    expect((await byKey({}))['agent:bo:main']).toMatchObject({ transcriptPath });
   });
 
   it('shows a channel as "internal" for work nobody typed, and as "unknown" where nothing is known', async () => {
@@ -544,6 +578,7 @@ describe('session_status', () => {
         taint: 'PUBLIC',
         createdAt: opened,
         queued: 0,
+        tools: [...toolNames],
       });
     }
   });
@@ -577,12 +612,46 @@ describe('agents_list', () => {
     expect(await tools.call('agents_list')).toEqual({ requester: 'ana', agents: expected });
   });
 
-  it('shows nobody to a session that may not spawn', async () => {
+  it('is refused to a session that may not spawn', async () => {
+    const tools = await open({ tools: { ...all.tools, subagents: { tools: { allow: ['*'] } } } });
+    expect(await tools.call('agents_list', {}, await child(tools))).toEqual(refusal('SPAWN_DEPTH', /1 deep, and .*maxSpawnDepth is 1/));
+  });
+});
+
+/** A session that the caller spawned. */
+async function child(tools: Tools): Promise<string> {
+  const key = 'agent:ana:subagent:1';
+  await tools.say(key, 'x');
+  await tools.sql('UPDATE sessions SET depth = 1, parent_key = ? WHERE key = ?', caller, key);
+  return key;
+}
+
+describe('the tools of a session', () => {
+  it('are refused with the reason where it does not get them, and the run goes on', async () => {
+    const tools = await open({ agents: { list: [{ ...agents.list[0]!, tools: { deny: ['agents_*'] } }] } });
+    expect(await tools.call('agents_list')).toEqual(
+      refusal('TOOL_NOT_ALLOWED', /^agents_list is refused: deny of tools of agent "ana" has/),
+    );
+    expect(await tools.call('agents_lost')).toEqual(refusal('INVALID_REQUEST', /does not exist/));
+    expect((await tools.call('agents_lost')).error).not.toContain('agents_list');
+    expect(await tools.call('sessions_list')).toMatchObject({ count: 1 });
+  });
+
+  it('of a child are none of the session tools, unless the config names them', async () => {
     const tools = await open();
-    const child = 'agent:ana:subagent:1';
-    await tools.say(child, 'x');
-    await tools.sql('UPDATE sessions SET depth = 1 WHERE key = ?', child);
-    expect(await tools.call('agents_list', {}, child)).toEqual({ requester: 'ana', agents: [] });
+    const from = await child(tools);
+    expect(await tools.call('sessions_list', {}, from)).toEqual(refusal('TOOL_NOT_ALLOWED', /tools\.subagents\.tools\.allow/));
+    const trusted = await open({ tools: { ...all.tools, subagents: { tools: { allow: ['sessions_list'] } } } });
+    expect(await trusted.call('sessions_list', {}, await child(trusted))).toMatchObject({ count: 4 });
+  });
+
+  it('are shown by session_status: which it gets, and why not the others', async () => {
+    const tools = await open({ agents: { list: [{ ...agents.list[0]!, tools: { deny: ['sessions_send'] } }, agents.list[1]!] } });
+    const own = await tools.call<Record<string, unknown>>('session_status');
+    expect(own['tools']).toEqual(toolNames.filter((name) => name !== 'sessions_send'));
+    expect(own['toolsRefused']).toEqual({ sessions_send: 'deny of tools of agent "ana" has "sessions_send"' });
+    const other = await tools.call<Record<string, unknown>>('session_status', { sessionKey: 'agent:bo:main', verbose: true });
+    expect(other['tools']).toEqual(toolNames.map((tool) => ({ tool, allowed: true, why: 'tools of agent "bo" are not limited' })));
   });
 });
 
@@ -770,11 +839,7 @@ describe('a call that is wrong', () => {
   it.each<[string, string, RegExp]>([
     ['sesions_list', 'a tool name with a slip', /did you mean sessions_list\?/],
     ['Session_Status', 'a tool name in another case', /did you mean session_status\?/],
-    [
-      'fly_to_the_moon',
-      'a tool name like no other',
-      /the tools are: sessions_list, sessions_history, sessions_send, session_status, agents_list/,
-    ],
+    ['fly_to_the_moon', 'a tool name like no other', new RegExp(`the tools are: ${toolNames.join(', ')}$`)],
   ])('%s: %s is answered with what there is, and the run goes on', async (tool, _, error) => {
     expect(await tools().call(tool)).toEqual(refusal('INVALID_REQUEST', error));
   });
