@@ -10,6 +10,7 @@ import type { Accepted } from './engine/accept.ts';
 import { Engine, type Clock, type Delta } from './engine/engine.ts';
 import { InterlaneError, reasonOf } from './errors.ts';
 import { createBus, type Bus } from './events/bus.ts';
+import { OutsideServers } from './mcp/outside.ts';
 import type { FeedEvent } from './protocol/event.ts';
 import { agentId as agentIdOf } from './protocol/ids.ts';
 import { keyContext } from './rules/agents.ts';
@@ -38,7 +39,7 @@ import { openSqliteStore } from './store/sqlite/open.ts';
 import { Search } from './store/sqlite/search.ts';
 import { builtInTools } from './tools/all.ts';
 import type { Tool } from './tools/define.ts';
-import { createInvoker } from './tools/invoke.ts';
+import { createInvoker, type Invoker } from './tools/invoke.ts';
 
 export interface GatewayOptions {
   stateDir: string;
@@ -81,6 +82,8 @@ export interface Gateway {
   store: Store<FeedEvent>;
   bus: Bus;
   engine: Engine;
+  /** Which tools a session gets, and the one way to call them. */
+  invoker: Invoker;
   /** What is on its way out, and an operator's word on what nobody knows the outcome of. */
   outbox: Outbox;
   /** A message from outside; resolves when it is safe. */
@@ -191,6 +194,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     const file = join(stateDir, 'transcripts', `${sessionId}.jsonl`);
     return existsSync(file) ? file : undefined;
   };
+  const outside = new OutsideServers(config.mcp.servers, { clock, warn });
   const invoker = createInvoker([...builtInTools({ search }), ...(options.tools ?? [])], {
     store,
     engine,
@@ -199,6 +203,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     toolLevels: config.classification.tools,
     runsOn,
     transcriptPath,
+    outside,
   });
   const pause = (ms: number, signal: AbortSignal) => sleep(clock, ms, signal);
   const scripted = modelRunner(scriptedModel({ ...(options.script ? { script: options.script } : {}), sleep: pause }), invoker);
@@ -282,7 +287,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
         connections: sockets.size,
         store: { kind: 'sqlite', durability: config.store.durability, path: stateDir },
         model: models.choices(world.agents.defaultId, undefined)[0]?.ref ?? 'scripted',
-        warnings: routes.warnings,
+        warnings: [...routes.warnings, ...outside.warnings()],
       }),
     });
     const sockets = new Sockets({
@@ -339,6 +344,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
   const closeAll = async () => {
     await door?.close();
     await engine.close(graceMs);
+    await outside.close();
     await outbox.close();
     bus.close();
     undoIndexing();
@@ -357,7 +363,19 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     await close();
     throw thrown;
   }
-  return { world, routes, warnings: routes.warnings, store, bus, engine, outbox, receive, close, ...(door ? { server: door } : {}) };
+  return {
+    world,
+    routes,
+    warnings: routes.warnings,
+    store,
+    bus,
+    engine,
+    invoker,
+    outbox,
+    receive,
+    close,
+    ...(door ? { server: door } : {}),
+  };
 }
 
 function modelSettings({ models, agents }: Config): ModelSettings {

@@ -21,6 +21,7 @@ const full = (modelUrl: string) =>
     session: { identityLinks: { ana: ['irc:1'] }, dmScope: 'per-peer', sendPolicy: { rules: [{ match: { channel: 'irc', chatType: 'direct', keyPrefix: 'x' }, action: 'deny' }, { match: { surface: 'irc' }, action: 'allow' }] } },
     models: { providers: { mock: { type: 'openai-compatible', baseUrl: '${modelUrl}', apiKey: 'k', authProfiles: { p: { apiKey: 'q' } }, models: { m: { contextTokens: 1000, cost: { input: 1, output: 1 } } } } } },
     gateway: { port: 0, names: ['x'] },
+    mcp: { servers: { child: { command: '${process.execPath}', args: ['test/mock/mcp-child.ts', 'well'], env: { X: 'y' }, agents: ['a'], level: 'PUBLIC', accepts: 'RESTRICTED', effect: 'pure', timeoutSeconds: 30, tools: { echo: { effect: 'pure', level: 'PUBLIC' } } }, web: { url: 'http://127.0.0.1:1/', headers: { x: 'y' } } } },
     agents: { defaults: { model: 'mock/m', fallbacks: ['mock/n'], thinking: 'low', subagents: { allowAgents: ['b'] } }, list: [{ id: 'a', default: true, name: 'A', model: 'mock/m', thinking: 'high', instructions: 'Be brief.', runtime: 'model', tools: { allow: ['*'], deny: ['x'] }, subagents: { allowAgents: ['b'] }, sandbox: { mode: 'off', sessionToolsVisibility: 'all' } }, { id: 'b', runtime: 'model' }] },
     tools: { sessions: { visibility: 'all' }, agentToAgent: { enabled: true, allow: ['*'] }, subagents: { tools: { allow: ['*'], deny: ['x'] } }, channels: { irc: { allow: ['*'], deny: ['x'] } } },
     bindings: [{ agentId: 'b', match: { channel: 'irc', accountId: 'x', peer: { kind: 'direct', id: '1' }, guildId: 'g', teamId: 't' } }],
@@ -38,7 +39,7 @@ function watched<T extends object>(value: T, read: Set<string>, path = ''): T {
       const found: unknown = Reflect.get(target, name, receiver);
       if (typeof name === 'symbol' || typeof found === 'function' || (Array.isArray(target) && name === 'length')) return found;
       const free =
-        /^(session\.identityLinks|classification\.channels|tools\.channels|models\.providers|models\.providers\.<name>\.(authProfiles|models))$/.test(
+        /^(session\.identityLinks|classification\.channels|tools\.channels|mcp\.servers|mcp\.servers\.<name>\.tools|models\.providers|models\.providers\.<name>\.(authProfiles|models))$/.test(
           path,
         );
       const here = Array.isArray(target) ? `${path}[]` : free ? `${path}.<name>` : `${path}${path ? '.' : ''}${name}`;
@@ -72,6 +73,12 @@ async function readEverything(config: Config): Promise<void> {
     const { runId } = await gateway.engine.accept({ ...greeting, sessionKey: key, runId: key });
     expect((await gateway.engine.wait(runId, 30_000)).state).toBe('ok');
   }
+  const [{ pk }] = (await gateway.store.read(
+    { name: 'a', body: (t) => t.all(`SELECT pk FROM sessions WHERE key = 'agent:a:main'`) },
+    {},
+  )) as [{ pk: number }];
+  const call = { tool: 'child__echo', args: { text: 'hello' }, callId: 'c' };
+  expect(await gateway.invoker.callAs(pk, call, AbortSignal.timeout(30_000))).toMatchObject({ text: 'echo: hello' });
   await gateway.close();
   expect(await findModel(config, {}, () => Promise.reject(new Error('nobody is there')))).toBeUndefined();
   rmSync(stateDir, { recursive: true, force: true });

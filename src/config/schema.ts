@@ -178,7 +178,7 @@ const mcpServer = z
   .strictObject({
     command: text.optional().meta({ description: 'program to start and speak to over its standard input and output' }),
     args: z.array(z.string()).default([]).meta({ description: 'its arguments', secret: true }),
-    env: secrets('the only environment it gets beside PATH and HOME'),
+    env: secrets('its environment beside HOME, LOGNAME, PATH, SHELL, TERM and USER; it gets nothing else of ours'),
     url: httpUrl.optional().meta({ description: 'address of a server that already runs' }),
     headers: secrets('sent with every request to the address'),
     agents: AllowAgents.optional().meta({ description: 'agents that get its tools; without it every agent' }),
@@ -253,8 +253,7 @@ export const Config = z.strictObject({
     .meta({ notYet: true }),
   mcp: z
     .strictObject({ servers: z.record(ServerName, mcpServer).default({}).meta({ description: 'outside tool servers by name' }) })
-    .prefault({})
-    .meta({ notYet: true }),
+    .prefault({}),
   store: z
     .strictObject({
       keepDays: z.int().min(1).default(30).meta({

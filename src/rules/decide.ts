@@ -13,7 +13,7 @@ import { decideSend } from './send-policy.ts';
 import { formatSessionKey, keySpellings, requireSessionKey, keyChannel, type SessionKey } from './session-key.ts';
 import { decideSpawn } from './spawn-policy.ts';
 import { destinationLevel, join, mayFlow } from './taint.ts';
-import { compileToolRules, decideTool, serverOf, type ToolAnswer, type ToolRules } from './tool-policy.ts';
+import { compileToolRules, decideTool, serverOf, serversFor, type ToolAnswer, type ToolHolder, type ToolRules } from './tool-policy.ts';
 import { decideVisibility, listFilter, passesFilter, scopeOf, type ListFilter, type Viewer } from './visibility.ts';
 
 /** Everything decisions depend on besides the request; made once from a config. */
@@ -132,14 +132,23 @@ export function decide(request: Request, world: World): Decision {
 
 /** Whether a session gets a tool at all, whatever it is called with: what a model is offered, and what `decide` begins with. */
 export function toolFor(world: World, caller: Party, tool: string): ToolAnswer {
-  return decideTool(world.tools, tool, {
+  return decideTool(world.tools, tool, holderOf(world, caller));
+}
+
+/** The outside servers of which a session may get a tool; no other one is started for it. */
+export function usableServers(world: World, caller: Party): string[] {
+  return serversFor(world.tools, holderOf(world, caller));
+}
+
+function holderOf(world: World, caller: Party): ToolHolder {
+  return {
     agent: agentOf(world.agents, caller.key.agent),
     depth: depthOf(caller),
     maxSpawnDepth: world.maxSpawnDepth,
     sandboxed: isSandboxed(world.agents, caller.key),
     channel: speaksOn(caller),
     taint: caller.facts.taint,
-  });
+  };
 }
 
 /** What a caller's lists are cut to, as plain data; agrees with `decide({ action: 'list' })` on every session. */

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { readConfig } from '../config/load.ts';
 import { SessionFacts } from '../protocol/session.ts';
 import { toolNames } from '../protocol/tool.ts';
-import { compileWorld, decide, partyOf, toolFor } from './decide.ts';
+import { compileWorld, decide, partyOf, toolFor, usableServers } from './decide.ts';
 import { explainTools, toolNamesOf } from './explain.ts';
 
 const worldOf = (text: string) => compileWorld(readConfig(text, 'test.json5', {}).config);
@@ -115,8 +115,27 @@ describe('a session gets a tool', () => {
         const decision = decide({ action: 'tool', caller: party, tool: name }, world);
         expect(decision.effect === 'BLOCK').toBe(!answer.allowed);
         expect(answer.rules.some((rule) => rule.effect === 'BLOCK')).toBe(!answer.allowed);
+        // A server that could give it something is one that is started for it.
+        if (answer.allowed && name.startsWith('gh__')) expect(usableServers(world, party)).toContain('gh');
       }),
     );
+  });
+});
+
+describe('a server', () => {
+  it.each<[string, string, object, boolean]>([
+    ['for everybody', outside(''), {}, true],
+    ['of another agent', outside(`agents: ['bo']`), {}, false],
+    ['of which every tool is denied', outside('', `, agents: { list: [{ id: 'ana', tools: { deny: ['gh_*'] } }] }`), {}, false],
+    ['of which one tool is denied', outside('', `, agents: { list: [{ id: 'ana', tools: { deny: ['gh__x'] } }] }`), {}, true],
+    ['of which one tool is allowed', outside('', `, agents: { list: [{ id: 'ana', tools: { allow: ['GH__x'] } }] }`), {}, true],
+    ['of which none is allowed', outside('', `, agents: { list: [{ id: 'ana', tools: { allow: ['files_*'] } }] }`), {}, false],
+    ['outside of a sandbox', outside('', sandboxed('{}')), {}, false],
+    ['that may not know what the session knows', outside(''), { taint: 'INTERNAL' }, false],
+  ])('%s is started for a session only if it can use it: %s', (_, config, facts, started) => {
+    const world = worldOf(config);
+    const party = partyOf(world, SessionFacts.parse({ key: 'agent:ana:main', ...facts }));
+    expect(usableServers(world, party)).toEqual(started ? ['gh'] : []);
   });
 });
 

@@ -66,7 +66,7 @@ export function serverOf({ servers }: ToolRules, tool: string): string | undefin
 export function decideTool(rules: ToolRules, tool: string, holder: ToolHolder): ToolAnswer {
   const { agent, depth, channel } = holder;
   const gates: Gate[] = [byList('agent.tools', agent.tools, `tools of agent "${agent.id}"`, tool)];
-  const there = channel === undefined ? undefined : rules.channels.get(channel);
+  const there = channelList(rules, holder);
   if (there) gates.push(byList('channel.tools', there, `tools.channels.${channel!}`, tool));
   if (depth > 0) gates.push(...forChild(rules.children, tool, holder));
   const server = serverOf(rules, tool);
@@ -75,6 +75,37 @@ export function decideTool(rules: ToolRules, tool: string, holder: ToolHolder): 
   const first = gates.find((gate) => gate.refused);
   if (first) return { tool, allowed: false, code: first.code ?? 'TOOL_NOT_ALLOWED', why: first.why, rules: trace };
   return { tool, allowed: true, why: gates.map((gate) => gate.why).join('; '), rules: trace };
+}
+
+/** The servers of which a session could get some tool, before anybody knows what tools they have. */
+export function serversFor(rules: ToolRules, holder: ToolHolder): string[] {
+  const lists = [holder.agent.tools, channelList(rules, holder), holder.depth > 0 ? rules.children : undefined];
+  return [...rules.servers.keys()].filter((server) => {
+    const prefix = `${server}__`.toLowerCase();
+    const some = ({ allow, deny }: ToolList) =>
+      !deny.some((one) => coversAll(one, prefix)) && (!allow || allow.some((one) => mayMatch(one, prefix)));
+    const { agents, accepts } = rules.servers.get(server)!;
+    return (
+      lists.every((list) => !list || some(list)) &&
+      (!agents || agents.includes(holder.agent.id) || agents.includes('*')) &&
+      (!holder.sandboxed || holder.agent.tools.allow !== undefined) &&
+      mayFlow(holder.taint, accepts)
+    );
+  });
+}
+
+const channelList = ({ channels }: ToolRules, { channel }: ToolHolder) => (channel === undefined ? undefined : channels.get(channel));
+
+/** Whether a pattern can match a name that begins so. */
+function mayMatch(pattern: string, prefix: string): boolean {
+  const [head = '', ...rest] = pattern.trim().toLowerCase().split('*');
+  return head.startsWith(prefix) || (rest.length > 0 && prefix.startsWith(head));
+}
+
+/** Whether a pattern matches every name that begins so. */
+function coversAll(pattern: string, prefix: string): boolean {
+  const text = pattern.trim().toLowerCase();
+  return text.indexOf('*') === text.length - 1 && prefix.startsWith(text.slice(0, -1));
 }
 
 interface Gate {

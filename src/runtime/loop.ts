@@ -62,7 +62,13 @@ async function carryOut(turn: Turn, invoker: Invoker): Promise<'done' | 'parked'
 async function requestOf(turn: Turn, model: Model, invoker: Invoker): Promise<StepRequest> {
   const prompt = await turn.prompt(model.promptEntries);
   const settings = await turn.settings();
-  return { agentId: turn.agentId, sessionKey: turn.sessionKey, prompt, tools: await invoker.toolsFor(turn.sessionPk), settings };
+  return {
+    agentId: turn.agentId,
+    sessionKey: turn.sessionKey,
+    prompt,
+    tools: await invoker.toolsFor(turn.sessionPk, turn.signal),
+    settings,
+  };
 }
 
 /** A call of something that was not offered does nothing; if it should come to, then once. */

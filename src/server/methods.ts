@@ -460,7 +460,7 @@ function createHandlers(parts: MethodsParts): Handlers {
       if (!row) throw new InterlaneError('SESSION_NOT_FOUND', `session ${caller.sessionKey!} of this token is gone; make a new token`);
       const callId = idempotencyKey === undefined ? parts.newId() : hash(`${caller.name}\n${idempotencyKey}`);
       const answer = await parts.invoker.callAs(row.pk, { tool, args, callId, readOnly: !own }, call.signal);
-      return { ok: !answer.isError, tool, result: JSON.parse(answer.text) as unknown };
+      return { ok: !answer.isError, tool, result: answered(answer.text) };
     },
     'explain.route': async (question) => explainRoute(parts.routes(), question),
     'explain.key': async (question) => explainKey(world(), question),
@@ -484,6 +484,15 @@ function createHandlers(parts: MethodsParts): Handlers {
     'tokens.rotate': ({ name }) => auth.rotate(name),
     'tokens.revoke': async ({ name }) => ({ revoked: await auth.revoke(name), name }),
   };
+}
+
+/** Our own tools answer in JSON, others in words. */
+function answered(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return text;
+  }
 }
 
 function waitAnswer(run: RunView): WaitAnswer {

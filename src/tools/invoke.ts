@@ -5,7 +5,8 @@ import type { Engine } from '../engine/engine.ts';
 import { partyOfRow } from '../engine/policy.ts';
 import type { PendingCall, Turn } from '../engine/runner.ts';
 import { InterlaneError, nearest, reasonOf } from '../errors.ts';
-import { decide, toolFor, type Party } from '../rules/decide.ts';
+import { decide, toolFor, usableServers, type Party } from '../rules/decide.ts';
+import { serverOf } from '../rules/tool-policy.ts';
 import { redact } from '../rules/hooks.ts';
 import type { ReadQuery } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
@@ -17,7 +18,7 @@ export interface Invoker {
   /** Every tool there is by now. */
   names(): string[];
   /** The tools a session gets: what a model or a guest is offered. */
-  toolsFor(sessionPk: number): Promise<Tool[]>;
+  toolsFor(sessionPk: number, signal?: AbortSignal): Promise<Tool[]>;
   /** A call of a run's step; the result goes into the transcript. */
   invoke(turn: Turn, call: PendingCall): Promise<'done' | 'waiting'>;
   /** A call from outside by a caller that is this session; the result is answered, not recorded. */
@@ -39,18 +40,30 @@ interface ToolAnswer {
   taint: number;
 }
 
+/** Tools from elsewhere, which come and go. */
+export interface OutsideTools {
+  known(): Tool[];
+  /** Waits for servers whose tools nobody has seen yet, not for long. */
+  ready(servers: string[], signal?: AbortSignal): Promise<void>;
+  /** What is wrong with a server, if something is. */
+  trouble(server: string): string | undefined;
+}
+
 export interface InvokerParts extends ToolParts {
+  outside?: OutsideTools;
   now(): number;
   /** Level of what a tool returns, from `classification.tools`. */
   toolLevels: Record<string, Level>;
 }
 
 export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
-  const byName = new Map(tools.map((tool) => [tool.name, tool]));
+  const builtIn = new Map(tools.map((tool) => [tool.name, tool]));
+  const all = () => [...builtIn.values(), ...(parts.outside?.known() ?? [])];
+  const find = (name: string) => builtIn.get(name) ?? parts.outside?.known().find((tool) => tool.name === name);
   const toolsOf = (session: SessionRow) => {
     const { world } = parts.engine;
     const holder = partyOfRow(world, session);
-    return [...byName.keys()].map((name) => toolFor(world, holder, name));
+    return all().map(({ name }) => toolFor(world, holder, name));
   };
   const namesFor = (session: SessionRow) => toolsOf(session).flatMap(({ tool, allowed }) => (allowed ? [tool] : []));
   /** The steps every call goes through, whoever makes it. `start` is committed before the tool acts. */
@@ -67,7 +80,13 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
       taint: session.taint,
     });
     // 1. validate
-    const tool = byName.get(asked.tool);
+    const server = serverOf(parts.engine.world.tools, asked.tool);
+    if (server !== undefined && parts.outside && usableServers(parts.engine.world, caller).includes(server)) {
+      await parts.outside.ready([server], by.signal);
+      const trouble = parts.outside.trouble(server);
+      if (!find(asked.tool) && trouble !== undefined) return refuse('UNAVAILABLE', `server "${server}" ${trouble}; try again later`);
+    }
+    const tool = find(asked.tool);
     if (!tool)
       return refuse('INVALID_REQUEST', `tool ${JSON.stringify(asked.tool)} does not exist${suggest(asked.tool, namesFor(session))}`);
     if (asked.readOnly && tool.effect !== 'pure')
@@ -99,10 +118,12 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
   };
 
   return {
-    names: () => [...byName.keys()],
-    async toolsFor(sessionPk) {
-      const { session } = await parts.store.read(callerOf(parts.engine), { sessionPk });
-      return namesFor(session).map((name) => byName.get(name)!);
+    names: () => all().map((tool) => tool.name),
+    async toolsFor(sessionPk, signal) {
+      const { session, caller } = await parts.store.read(callerOf(parts.engine), { sessionPk });
+      await parts.outside?.ready(usableServers(parts.engine.world, caller), signal);
+      const given = new Set(namesFor(session));
+      return all().filter((tool) => given.has(tool.name));
     },
     async invoke(turn, call) {
       if (call.state === 'waiting') return 'waiting';

@@ -8,11 +8,9 @@ import { Config } from '../../src/config/schema.ts';
 import { toolNames } from '../../src/protocol/tool.ts';
 import type { TranscriptMessage } from '../../src/protocol/transcript.ts';
 import { compileWorld } from '../../src/rules/decide.ts';
-import { Script } from '../../src/runtime/scripted.ts';
-import type { Value } from '../../src/store/contract.ts';
-import type { EntryRow } from '../../src/store/rows.ts';
 import { HandClock } from '../clock.ts';
-import { forTest, Stage, type ConfigText } from './stage.ts';
+import { forTest, type ConfigText } from './stage.ts';
+import { callScript, ToolStage, type Refused } from './tool-stage.ts';
 
 // Nothing here depends on how long it takes; a machine with other work to do may take its time.
 vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
@@ -20,63 +18,10 @@ vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
 type Row = Record<string, unknown> & { key: string; sessionId: string; messages?: TranscriptMessage[] };
 type Listed = { count: number; scope: string; sessions: Row[]; nextCursor?: string };
 type History = { sessionKey: string; messages: TranscriptMessage[]; truncated?: true; nextCursor?: string };
-type Refused = { status: 'error'; code: string; error: string };
 
 const caller = 'agent:ana:main';
 
-/** A stage whose scripted model makes the calls a test asks for. */
-class Tools extends Stage {
-  private runs = 0;
-
-  async sql(sql: string, ...params: Value[]): Promise<void> {
-    await this.gateway.store.write(
-      {
-        name: 'test',
-        *body(t) {
-          yield* t.run(sql, ...params);
-        },
-      },
-      {},
-    );
-  }
-
-  /** An input into a session, opened if need be; resolves when its turn is over. */
-  async say(key: string, text: string, more: { taint?: number; kind?: string; label?: string } = {}) {
-    const { taint = 0, kind = 'other', label } = more;
-    const runId = `run${this.runs++}`;
-    await this.gateway.engine.accept({
-      sessionKey: key,
-      open: { id: `id of ${key}`, agent: key.split(':')[1]!, kind, label, user: 'loopback:you' },
-      runId,
-      text,
-      provenance: { kind: 'user' },
-      principal: 'you',
-      taint,
-      mode: 'followup',
-      class: 'main',
-      deliver: false,
-      now: this.clock.now(),
-    });
-    return this.gateway.engine.wait(runId, 3_600_000);
-  }
-
-  /** The session calls tools, all in one step; resolves with their results in the order of the calls. */
-  async calls(calls: { tool: string; args?: Record<string, unknown> }[], from = caller): Promise<EntryRow[]> {
-    const steps = Script.parse([{ steps: [{ calls }, { say: 'done' }] }])[0]!.steps;
-    this.script[0]!.steps.splice(0, Infinity, ...steps);
-    const view = await this.say(from, 'call');
-    if (view.state !== 'ok' || view.reply !== 'done') throw new Error(`the run of the calls did not go on: ${JSON.stringify(view)}`);
-    return this.rows<EntryRow>(
-      `SELECT entries.* FROM entries JOIN runs ON runs.pk = run_pk WHERE role = 'toolResult' AND runs.id = ? ORDER BY CAST(substr(body ->> 'toolCallId', 3) AS INTEGER)`,
-      view.runId,
-    );
-  }
-
-  async call<T = Refused>(tool: string, args: Record<string, unknown> = {}, from = caller): Promise<T> {
-    const [row] = await this.calls([{ tool, args }], from);
-    return JSON.parse(row!.text) as T;
-  }
-
+class Tools extends ToolStage {
   list(args: Record<string, unknown> = {}, from = caller) {
     return this.call<Listed>('sessions_list', args, from);
   }
@@ -93,17 +38,15 @@ class Tools extends Stage {
 const agents = { list: [{ id: 'ana', default: true, name: 'Ana' }, { id: 'bo', name: 'Bo' }, { id: 'cy' }] };
 const all = { tools: { sessions: { visibility: 'all' as const }, agentToAgent: { enabled: true } } };
 
-/** The first rule of the script is a caller's turn. Each call of a test puts its own steps there. */
-const script = [{ when: '^\\ncall$', steps: [{ say: 'nothing to do' }] }, { steps: [{ say: 're: {{input}}' }] }];
-
-const start = (tools: Tools, config: ConfigText): Promise<Tools> => tools.start({ agents, ...all, ...config }, script, { channels: [] });
-const open = (config: ConfigText = {}): Promise<Tools> => start(forTest(new Tools(new HandClock())), config);
+const start = (tools: Tools, config: ConfigText): Promise<Tools> =>
+  tools.start({ agents, ...all, ...config }, callScript, { channels: [] });
+const open = (config: ConfigText = {}): Promise<Tools> => start(forTest(new Tools(new HandClock(), caller)), config);
 
 /** One gateway for all tests of a group, which only ask it things. */
 function share(prepare: (tools: Tools) => Promise<void> = async () => {}, config: ConfigText = {}): () => Tools {
   let tools: Tools;
   beforeAll(async () => {
-    tools = await start(new Tools(new HandClock()), config);
+    tools = await start(new Tools(new HandClock(), caller), config);
     await prepare(tools);
   });
   afterAll(() => tools.end());
