@@ -1,8 +1,8 @@
 // Config → a running gateway: every stage made and wired by hand, in the order a message meets them.
 import { randomBytes, randomUUID } from 'node:crypto';
-import { existsSync } from 'node:fs';
-import { availableParallelism, hostname } from 'node:os';
-import { join } from 'node:path';
+import { existsSync, realpathSync } from 'node:fs';
+import { availableParallelism, homedir, hostname } from 'node:os';
+import { join, resolve, sep } from 'node:path';
 import type { Channel } from './channels/channel.ts';
 import type { Config } from './config/schema.ts';
 import { Outbox } from './delivery/outbox.ts';
@@ -13,10 +13,11 @@ import { createBus, type Bus } from './events/bus.ts';
 import { OutsideServers } from './mcp/outside.ts';
 import type { FeedEvent } from './protocol/event.ts';
 import { agentId as agentIdOf } from './protocol/ids.ts';
-import { keyContext } from './rules/agents.ts';
+import type { AgentEntry } from './protocol/settings.ts';
+import { isMain, keyContext } from './rules/agents.ts';
 import { compileWorld, type World } from './rules/decide.ts';
 import { compileRoutes, type Routes } from './rules/route.ts';
-import { formatSessionKey, mainKey } from './rules/session-key.ts';
+import { formatSessionKey, mainKey, requireSessionKey } from './rules/session-key.ts';
 import { languageModel } from './runtime/language-model.ts';
 import { modelRunner } from './runtime/loop.ts';
 import { Models, type Found, type ModelSettings } from './runtime/models.ts';
@@ -38,7 +39,7 @@ import { startIndexer } from './store/sqlite/indexer.ts';
 import { openSqliteStore } from './store/sqlite/open.ts';
 import { Search } from './store/sqlite/search.ts';
 import { builtInTools } from './tools/all.ts';
-import type { Tool } from './tools/define.ts';
+import type { Tool, ToolParts } from './tools/define.ts';
 import { createInvoker, type Invoker } from './tools/invoke.ts';
 
 export interface GatewayOptions {
@@ -125,6 +126,9 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
   const world = compileWorld(config);
   const routes = compileRoutes(config, world.agents);
 
+  const entryOf = new Map(config.agents.list.map((entry) => [agentIdOf(entry.id), entry]));
+  const workspaceDir = workspaces(world, stateDir, entryOf);
+
   // 2. the state: ours alone, then the store in it
   const unlock = lockState(stateDir, { pid: process.pid, host: hostname(), startedAt: clock.now() });
   const parts = { afterTick: (work: () => void) => void setImmediate(work), elapsed: () => clock.elapsed(), fatal };
@@ -187,7 +191,6 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
   // 6. tools, and 7. the runtime that calls them
   const { maxPingPongTurns } = config.session.agentToAgent;
   const models = new Models(modelSettings(config), options.found);
-  const entryOf = new Map(config.agents.list.map((entry) => [agentIdOf(entry.id), entry]));
   const thinkingOf = (agentId: string) => entryOf.get(agentId)?.thinking ?? config.agents.defaults.thinking;
   const runsOn = (agentId: string, model?: string) => ({ ...models.describe(agentId, model), thinkingLevel: thinkingOf(agentId) });
   const transcriptPath = (sessionId: string) => {
@@ -203,6 +206,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     toolLevels: config.classification.tools,
     runsOn,
     transcriptPath,
+    workspaceDir,
     outside,
   });
   const pause = (ms: number, signal: AbortSignal) => sleep(clock, ms, signal);
@@ -377,6 +381,31 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     ...(door ? { server: door } : {}),
   };
 }
+
+/** Where the files of a session are: what the config says for an agent's main session, a directory of its own for any other. */
+function workspaces(world: World, stateDir: string, entryOf: Map<string, AgentEntry>): ToolParts['workspaceDir'] {
+  const real = (path: string) => (existsSync(path) ? realpathSync(path) : resolve(path));
+  const state = real(stateDir);
+  const configured = new Map<string, string>();
+  for (const [id, { workspace }] of entryOf) {
+    if (workspace === undefined) continue;
+    const path = real(workspace.replace(/^~(?=\/)/, homedir()));
+    // What lies in the state directory would be within reach of a tool: transcripts, tokens, everything.
+    if (isWithin(state, path) || isWithin(path, state))
+      throw new InterlaneError(
+        'CONFIG_INVALID',
+        `workspace of agent "${id}" and the state directory ${stateDir} lie in one another; choose another directory`,
+      );
+    configured.set(id, path);
+  }
+  return (session) => {
+    const own = isMain(requireSessionKey(session.key, keyContext(world.agents, session.agent))) ? configured.get(session.agent) : undefined;
+    return own ?? join(state, 'workspaces', session.agent, encodeURIComponent(session.id).replaceAll('.', '%2E'));
+  };
+}
+
+const isWithin = (path: string, directory: string) =>
+  path === directory || path.startsWith(directory.endsWith(sep) ? directory : directory + sep);
 
 function modelSettings({ models, agents }: Config): ModelSettings {
   const { model, fallbacks } = agents.defaults;

@@ -134,7 +134,11 @@ export const AgentEntry = z.strictObject({
   model: nonBlank.optional().meta({ description: 'overrides `agents.defaults.model`' }),
   thinking: ThinkingLevel.optional().meta({ description: 'overrides `agents.defaults.thinking`' }),
   runtime: z.enum(['model', 'scripted']).optional().meta({ description: 'who takes its turns: a model, or the script that needs none' }),
-  workspace: nonBlank.optional().meta({ description: 'directory of its files', notYet: true }),
+  workspace: z
+    .string()
+    .regex(/^(\/|~\/|[A-Za-z]:[\\/])/, 'must be a full path, or one that begins with "~/"')
+    .optional()
+    .meta({ description: 'directory of the files of its main session; other sessions have one of their own in the state directory' }),
   tools: toolList('only these tools, by name with `*`; without it all', 'never these tools; beats allow').prefault({}),
   subagents: AgentSubagents.prefault({}),
   sandbox: AgentSandbox.prefault({}),

@@ -6,4 +6,7 @@ export const toolNames = [
   'session_status',
   'sessions_search',
   'agents_list',
+  'files_list',
+  'files_read',
+  'files_write',
 ] as const;

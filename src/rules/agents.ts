@@ -64,10 +64,15 @@ export function keyContext(table: AgentTable, agent: string): KeyContext {
   return { agentId: agent, mainKey: table.mainKey, globalOwner: table.globalOwner };
 }
 
+/** Whether a key is that of its agent's main session itself. */
+export function isMain(key: SessionKey): boolean {
+  return (key.shape === 'main' || key.shape === 'global') && key.threads.length === 0;
+}
+
 /** Whether a session's tools run in a sandbox: the mode of its agent decides, by whether it is that agent's main session. */
 export function isSandboxed(table: AgentTable, key: SessionKey): boolean {
   const mode = agentOf(table, key.agent).sandbox.mode;
-  if (mode === 'non-main') return !((key.shape === 'main' || key.shape === 'global') && key.threads.length === 0);
+  if (mode === 'non-main') return !isMain(key);
   return mode === 'all';
 }
 

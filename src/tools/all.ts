@@ -2,6 +2,7 @@
 import type { Search } from '../store/sqlite/search.ts';
 import { agentsList } from './agents-list.ts';
 import type { Tool } from './define.ts';
+import { filesList, filesRead, filesWrite } from './files.ts';
 import { sessionStatus } from './session-status.ts';
 import { sessionsHistory } from './sessions-history.ts';
 import { sessionsList } from './sessions-list.ts';
@@ -9,5 +10,5 @@ import { sessionsSearch } from './sessions-search.ts';
 import { sessionsSend } from './sessions-send.ts';
 
 export function builtInTools({ search }: { search: Search }): Tool[] {
-  return [sessionsList, sessionsHistory, sessionsSend, sessionStatus, sessionsSearch(search), agentsList];
+  return [sessionsList, sessionsHistory, sessionsSend, sessionStatus, sessionsSearch(search), agentsList, filesList, filesRead, filesWrite];
 }

@@ -19,6 +19,8 @@ export interface ToolParts {
   runsOn(agentId: string, model?: string): RunsOn;
   /** The file a transcript was written to, if it was. */
   transcriptPath(sessionId: string): string | undefined;
+  /** Where the files of a session are. */
+  workspaceDir(session: SessionRow): string;
 }
 
 interface RunsOn {
