@@ -8,6 +8,7 @@ import type { Config } from './config/schema.ts';
 import { Outbox } from './delivery/outbox.ts';
 import type { Accepted } from './engine/accept.ts';
 import { Engine, type Clock, type Delta } from './engine/engine.ts';
+import { settingsOf } from './engine/policy.ts';
 import { InterlaneError, reasonOf } from './errors.ts';
 import { createBus, type Bus } from './events/bus.ts';
 import { OutsideServers } from './mcp/outside.ts';
@@ -197,6 +198,24 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     const file = join(stateDir, 'transcripts', `${sessionId}.jsonl`);
     return existsSync(file) ? file : undefined;
   };
+  const pause = (ms: number, signal: AbortSignal) => sleep(clock, ms, signal);
+  const scripted = scriptedModel({ ...(options.script ? { script: options.script } : {}), sleep: pause });
+  const language = languageModel({
+    models,
+    setting: ({ agentId, sessionKey }) => ({
+      agentId,
+      name: entryOf.get(agentId)?.name,
+      instructions: entryOf.get(agentId)?.instructions,
+      sessionKey,
+      visibility: world.visibility,
+      date: new Date(clock.now()).toISOString().slice(0, 10),
+    }),
+    thinking: thinkingOf,
+    sleep: pause,
+    after: (ms, work) => clock.after(ms, work),
+    warn,
+  });
+  const modelOf = (agentId: string) => (models.any && entryOf.get(agentId)?.runtime !== 'scripted' ? language : scripted);
   const outside = new OutsideServers(config.mcp.servers, { clock, warn });
   const invoker = createInvoker([...builtInTools({ search }), ...(options.tools ?? [])], {
     store,
@@ -207,29 +226,15 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     runsOn,
     transcriptPath,
     workspaceDir,
+    recap: (session, focus, prompt, signal) => {
+      const { agent: agentId, key: sessionKey } = session;
+      const request = { agentId, sessionKey, prompt, tools: [], settings: settingsOf(session) };
+      return modelOf(agentId).recap(request, { signal, delta: () => {}, again: () => {} }, focus);
+    },
     outside,
   });
-  const pause = (ms: number, signal: AbortSignal) => sleep(clock, ms, signal);
-  const scripted = modelRunner(scriptedModel({ ...(options.script ? { script: options.script } : {}), sleep: pause }), invoker);
-  const thinking = modelRunner(
-    languageModel({
-      models,
-      setting: ({ agentId, sessionKey }) => ({
-        agentId,
-        name: entryOf.get(agentId)?.name,
-        instructions: entryOf.get(agentId)?.instructions,
-        sessionKey,
-        visibility: world.visibility,
-        date: new Date(clock.now()).toISOString().slice(0, 10),
-      }),
-      thinking: thinkingOf,
-      sleep: pause,
-      after: (ms, work) => clock.after(ms, work),
-      warn,
-    }),
-    invoker,
-  );
-  const runner = (agentId: string) => (models.any && entryOf.get(agentId)?.runtime !== 'scripted' ? thinking : scripted);
+  const runners = new Map([scripted, language].map((model) => [model, modelRunner(model, invoker)]));
+  const runner = (agentId: string) => runners.get(modelOf(agentId))!;
 
   // 8. the way out
   const channels = new Map((options.channels ?? []).map((channel) => [channel.name, channel]));

@@ -9,4 +9,5 @@ export const toolNames = [
   'files_list',
   'files_read',
   'files_write',
+  'summarize',
 ] as const;

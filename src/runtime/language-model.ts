@@ -5,7 +5,7 @@ import { InterlaneError, reasonOf } from '../errors.ts';
 import { inputSchema, type Tool } from '../tools/define.ts';
 import type { Model, StepLive, StepRequest, StepSaid } from './model.ts';
 import type { Choice, Models } from './models.ts';
-import { modelMessages, summaryRequest, systemPrompt, type Setting } from './prompt.ts';
+import { modelMessages, recapRequest, summaryRequest, systemPrompt, type Setting } from './prompt.ts';
 
 export interface LanguageModelParts {
   models: Models;
@@ -59,6 +59,7 @@ export function languageModel(parts: LanguageModelParts): Model {
     },
     step: (request, live) => speak(request, live, { tools: true }),
     summarize: (request, live) => speak(request, live, { tools: false, ask: summaryRequest }),
+    recap: (request, live, focus) => speak(request, live, { tools: false, ask: recapRequest(focus) }),
   };
 }
 

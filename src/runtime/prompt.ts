@@ -1,6 +1,7 @@
 // What a model is told: who it is, where it is, and the transcript. Everything we say to models stands in this file.
 import type { ModelMessage } from 'ai';
 import type { PromptMessage } from '../engine/runner.ts';
+import type { RecapFocus } from '../tools/define.ts';
 
 export interface Setting {
   agentId: string;
@@ -30,6 +31,19 @@ export function systemPrompt({ agentId, name, instructions, sessionKey, visibili
 
 export const summaryRequest =
   'Summarise this conversation so that it can go on from your summary alone: what the user wants, decisions, facts, names, numbers, open questions, and what was being done last. Write only the summary.';
+
+export function recapRequest({ scope, topic }: RecapFocus): string {
+  const what =
+    scope === 'session'
+      ? 'this conversation'
+      : topic === undefined
+        ? 'the latest topic of this conversation'
+        : 'what this conversation says about the topic below';
+  const ask = gatewayLine(
+    `Summarise ${what} for someone who has not read it: what was wanted, decided and done, facts, names, numbers, open questions. At most 300 words. Write only the summary.`,
+  );
+  return topic === undefined ? ask : `${ask}\nTopic: ${said(topic)}`;
+}
 
 /** The transcript as a model takes it: each call followed by its results, and nothing that it would choke on. */
 export function modelMessages(prompt: PromptMessage[]): ModelMessage[] {

@@ -8,7 +8,19 @@ import { sessionsHistory } from './sessions-history.ts';
 import { sessionsList } from './sessions-list.ts';
 import { sessionsSearch } from './sessions-search.ts';
 import { sessionsSend } from './sessions-send.ts';
+import { summarize } from './summarize.ts';
 
 export function builtInTools({ search }: { search: Search }): Tool[] {
-  return [sessionsList, sessionsHistory, sessionsSend, sessionStatus, sessionsSearch(search), agentsList, filesList, filesRead, filesWrite];
+  return [
+    sessionsList,
+    sessionsHistory,
+    sessionsSend,
+    sessionStatus,
+    sessionsSearch(search),
+    agentsList,
+    filesList,
+    filesRead,
+    filesWrite,
+    summarize,
+  ];
 }

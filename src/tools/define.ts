@@ -1,7 +1,7 @@
 // What a tool is: a name and words for a model, a closed schema, its effect, and a function of a caller it cannot choose.
 import { z } from 'zod';
 import type { Engine } from '../engine/engine.ts';
-import type { Turn } from '../engine/runner.ts';
+import type { PromptMessage, Turn, Usage } from '../engine/runner.ts';
 import type { SendOrigin } from '../engine/send.ts';
 import type { FeedEvent } from '../protocol/event.ts';
 import type { Level } from '../protocol/labels.ts';
@@ -21,6 +21,14 @@ export interface ToolParts {
   transcriptPath(sessionId: string): string | undefined;
   /** Where the files of a session are. */
   workspaceDir(session: SessionRow): string;
+  /** Asks the model of a session for a summary of messages of that session. */
+  recap(session: SessionRow, focus: RecapFocus, messages: PromptMessage[], signal: AbortSignal): Promise<{ text: string; usage: Usage }>;
+}
+
+/** What a summary is to be about: everything, or one topic; without its name, the latest. */
+export interface RecapFocus {
+  scope: 'session' | 'topic';
+  topic?: string | undefined;
 }
 
 interface RunsOn {
@@ -47,7 +55,7 @@ export interface ToolContext extends ToolParts {
 }
 
 /** A value goes to the model as JSON; `pending` means that the result will be written by whoever answers the wait. */
-export type ToolOutcome = { value: unknown; isError?: boolean; taint?: number } | { pending: true };
+export type ToolOutcome = { value: unknown; isError?: boolean; taint?: number; usage?: Usage } | { pending: true };
 
 export interface Tool {
   name: string;

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { untilAborted } from '../engine/abort.ts';
 import type { Engine } from '../engine/engine.ts';
 import { partyOfRow } from '../engine/policy.ts';
-import type { PendingCall, Turn } from '../engine/runner.ts';
+import type { PendingCall, Turn, Usage } from '../engine/runner.ts';
 import { InterlaneError, nearest, reasonOf } from '../errors.ts';
 import { decide, toolFor, usableServers, type Party } from '../rules/decide.ts';
 import { serverOf } from '../rules/tool-policy.ts';
@@ -38,6 +38,7 @@ interface ToolAnswer {
   text: string;
   isError: boolean;
   taint: number;
+  usage?: Usage | undefined;
 }
 
 /** Tools from elsewhere, which come and go. */
@@ -113,8 +114,10 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
     const taint = Math.max(levelRank(parts.toolLevels[tool.name] ?? tool.level ?? 'PUBLIC'), outcome.taint ?? 0);
     const text = typeof outcome.value === 'string' ? outcome.value : JSON.stringify(outcome.value);
     const result = decide({ action: 'result', caller, tool: tool.name, text }, parts.engine.world);
-    if (result.effect === 'BLOCK') return refuse(result.code ?? 'POLICY_BLOCKED', `the result of ${tool.name} was withheld: ${result.why}`);
-    return { text: result.effect === 'REDACT' ? redact(text, result.redactions) : text, isError: outcome.isError ?? false, taint };
+    const { usage } = outcome;
+    if (result.effect === 'BLOCK')
+      return { ...refuse(result.code ?? 'POLICY_BLOCKED', `the result of ${tool.name} was withheld: ${result.why}`), usage };
+    return { text: result.effect === 'REDACT' ? redact(text, result.redactions) : text, isError: outcome.isError ?? false, taint, usage };
   };
 
   return {
