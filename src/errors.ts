@@ -17,6 +17,7 @@ export const errorTable = {
   SEND_POLICY_DENIED: { ws: 'FORBIDDEN', http: 403, exit: 77 },
   WRITE_DOWN: { ws: 'FORBIDDEN', http: 403, exit: 77 },
   POLICY_BLOCKED: { ws: 'FORBIDDEN', http: 403, exit: 77 },
+  TOOL_NOT_ALLOWED: { ws: 'FORBIDDEN', http: 403, exit: 77 },
   FILE_UNREADABLE: { ws: 'UNAVAILABLE', http: 503, exit: 66 },
   STATE_UNUSABLE: { ws: 'UNAVAILABLE', http: 503, exit: 73 },
   PORT_UNUSABLE: { ws: 'UNAVAILABLE', http: 503, exit: 71 },

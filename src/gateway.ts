@@ -1,22 +1,26 @@
 // Config → a running gateway: every stage made and wired by hand, in the order a message meets them.
 import { randomBytes, randomUUID } from 'node:crypto';
-import { availableParallelism, hostname } from 'node:os';
+import { existsSync, realpathSync } from 'node:fs';
+import { availableParallelism, homedir, hostname } from 'node:os';
+import { join, resolve, sep } from 'node:path';
 import type { Channel } from './channels/channel.ts';
 import { changeOf, type Change } from './config/change.ts';
 import type { Config } from './config/schema.ts';
 import { Outbox } from './delivery/outbox.ts';
 import type { Accepted } from './engine/accept.ts';
 import { Engine, type Clock, type Delta } from './engine/engine.ts';
+import { settingsOf } from './engine/policy.ts';
 import type { Runner } from './engine/runner.ts';
 import { InterlaneError, reasonOf } from './errors.ts';
 import { createBus, type Bus } from './events/bus.ts';
+import { OutsideServers } from './mcp/outside.ts';
 import type { FeedEvent } from './protocol/event.ts';
 import { agentId as agentIdOf } from './protocol/ids.ts';
 import type { Level } from './protocol/labels.ts';
-import { keyContext } from './rules/agents.ts';
+import { isMain, keyContext } from './rules/agents.ts';
 import { compileWorld, type World } from './rules/decide.ts';
 import { compileRoutes, type Routes } from './rules/route.ts';
-import { formatSessionKey, mainKey } from './rules/session-key.ts';
+import { formatSessionKey, mainKey, requireSessionKey } from './rules/session-key.ts';
 import { languageModel } from './runtime/language-model.ts';
 import { modelRunner } from './runtime/loop.ts';
 import { Models, type Found, type ModelSettings } from './runtime/models.ts';
@@ -42,10 +46,9 @@ import { lockState } from './store/sqlite/lock.ts';
 import { startIndexer } from './store/sqlite/indexer.ts';
 import { openSqliteStore } from './store/sqlite/open.ts';
 import { Search } from './store/sqlite/search.ts';
-import { allTools } from './tools/all.ts';
-import type { Tool } from './tools/define.ts';
-import { createInvoker } from './tools/invoke.ts';
-import { sessionsSearch } from './tools/sessions-search.ts';
+import { builtInTools } from './tools/all.ts';
+import type { Tool, ToolParts } from './tools/define.ts';
+import { createInvoker, type Invoker } from './tools/invoke.ts';
 
 export interface GatewayOptions {
   stateDir: string;
@@ -90,6 +93,8 @@ export interface Gateway {
   store: Store<FeedEvent>;
   bus: Bus;
   engine: Engine;
+  /** Which tools a session gets, and the one way to call them. */
+  invoker: Invoker;
   /** What is on its way out, and an operator's word on what nobody knows the outcome of. */
   outbox: Outbox;
   /** A message from outside; resolves when it is safe. */
@@ -146,6 +151,7 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
   let models = modelsOf(config);
 
   const entryOf = (agentId: string) => config.agents.list.find((entry) => agentIdOf(entry.id) === agentId);
+  let workspaceDir = workspaces(config, world, stateDir);
 
   // 2. the state: ours alone, then the store in it
   const unlock = lockState(stateDir, { pid: process.pid, host: hostname(), startedAt: clock.now() });
@@ -183,11 +189,18 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
 
   // Failures that nobody is waiting for end up with the operator.
   const report = (what: string, error: unknown) => warn(`${what} failed: ${reasonOf(error)}`);
+  const shown = {
+    modelOf: (row: SessionRow) => engine.modelOf(row),
+    transcriptPath: (sessionId: string) => {
+      const file = join(stateDir, 'transcripts', `${sessionId}.jsonl`);
+      return existsSync(file) ? file : undefined;
+    },
+  };
   const eventParts = {
     store,
     bus,
     world: () => world,
-    modelOf: (row: SessionRow) => engine.modelOf(row),
+    shown,
     now: () => clock.now(),
     after: (ms: number, work: () => void) => clock.after(ms, work),
     failed: (error: unknown) => report('live events', error),
@@ -222,7 +235,29 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
   );
 
   // 6. tools, and 7. the runtime that calls them
-  const invoker = createInvoker([...allTools, sessionsSearch(search), ...(options.tools ?? [])], {
+  const pause = (ms: number, signal: AbortSignal) => sleep(clock, ms, signal);
+  const scripted = scriptedModel({ ...(options.script ? { script: options.script } : {}), sleep: pause });
+  const language = languageModel({
+    get models() {
+      return models;
+    },
+    setting: ({ agentId, sessionKey }) => ({
+      agentId,
+      name: entryOf(agentId)?.name,
+      instructions: entryOf(agentId)?.instructions,
+      sessionKey,
+      visibility: world.visibility,
+      date: new Date(clock.now()).toISOString().slice(0, 10),
+    }),
+    sleep: pause,
+    after: (ms, work) => clock.after(ms, work),
+    warn,
+  });
+  const answerer = (agentId: string, model: string | undefined) =>
+    entryOf(agentId)?.runtime !== 'scripted' && models.answers(agentId, model) ? language : scripted;
+  const outside = new OutsideServers(config.mcp.servers, { clock, warn });
+  const tools = [...builtInTools({ search }), ...(options.tools ?? [])];
+  const invoker = createInvoker(tools, {
     store,
     engine,
     now: () => clock.now(),
@@ -232,34 +267,25 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
     get toolLevels() {
       return config.classification.tools;
     },
+    transcriptPath: shown.transcriptPath,
+    workspaceDir: (session) => workspaceDir(session),
+    recap: (session, focus, prompt, signal) => {
+      const { agent: agentId, key: sessionKey } = session;
+      const settings = settingsOf(session);
+      const request = { agentId, sessionKey, prompt, tools: [], settings };
+      return answerer(agentId, settings.model).recap(request, { signal, delta: () => {}, again: () => {} }, focus);
+    },
+    outside,
   });
-  const pause = (ms: number, signal: AbortSignal) => sleep(clock, ms, signal);
-  const scripted = modelRunner(scriptedModel({ ...(options.script ? { script: options.script } : {}), sleep: pause }), invoker);
-  const thinking = modelRunner(
-    languageModel({
-      get models() {
-        return models;
-      },
-      setting: ({ agentId, sessionKey }) => ({
-        agentId,
-        name: entryOf(agentId)?.name,
-        instructions: entryOf(agentId)?.instructions,
-        sessionKey,
-        visibility: world.visibility,
-        date: new Date(clock.now()).toISOString().slice(0, 10),
-      }),
-      sleep: pause,
-      after: (ms, work) => clock.after(ms, work),
-      warn,
-    }),
-    invoker,
-  );
+  const runners = new Map([scripted, language].map((model) => [model, modelRunner(model, invoker)]));
   // A session can have a model where its agent has none.
   const either: Runner = {
-    run: async (turn) => (models.answers(turn.agentId, (await turn.settings()).model) ? thinking : scripted).run(turn),
+    run: async (turn) => runners.get(answerer(turn.agentId, (await turn.settings()).model))!.run(turn),
   };
-  const runner = (agentId: string) =>
-    entryOf(agentId)?.runtime === 'scripted' ? scripted : models.answers(agentId, undefined) ? thinking : either;
+  const runner = (agentId: string) => {
+    const usual = answerer(agentId, undefined);
+    return usual === language || entryOf(agentId)?.runtime === 'scripted' ? runners.get(usual)! : either;
+  };
 
   // 8. the way out
   const channels = new Map((options.channels ?? []).map((channel) => [channel.name, channel]));
@@ -324,6 +350,7 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
       engine,
       sessions,
       invoker,
+      shown,
       auth,
       now: () => clock.now(),
       elapsed: () => clock.elapsed(),
@@ -339,7 +366,7 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
         connections: sockets.size,
         store: { kind: 'sqlite', durability: config.store.durability, path: stateDir },
         model: models.choices(world.agents.defaultId, undefined)[0]?.ref ?? 'scripted',
-        warnings: routes.warnings,
+        warnings: [...routes.warnings, ...outside.warnings()],
       }),
     });
     const sockets = new Sockets({
@@ -368,7 +395,7 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
     const streams = new Streams({ auth, now: () => clock.now(), after: (ms, work) => clock.after(ms, work) });
     metrics.watch({ store, lag: () => bus.lag(), connections: () => ({ ws: sockets.size, sse: streams.size }) });
     const history = createHistory({ store, bus, world: () => engine.world, report });
-    const handlers = createRoutes({ methods, history, streams, metrics, tools: invoker.tools, version: listen.version, newId });
+    const handlers = createRoutes({ methods, history, streams, metrics, tools, invoker, version: listen.version, newId });
     const http = createHttp({ auth, handlers, report, ready: () => closing === undefined });
     const server = await startServer({
       host,
@@ -409,6 +436,7 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
   const closeAll = async () => {
     await door?.close();
     await engine.close(graceMs);
+    await outside.close();
     await outbox.close();
     undoLog();
     bus.close();
@@ -422,11 +450,14 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
   const reload = async (next: Config): Promise<Change> => {
     const change = changeOf(config, next);
     const nextModels = modelsOf(next);
+    const nextWorld = worldOf({ ...next, mcp: config.mcp });
+    const nextWorkspaceDir = workspaces(next, nextWorld, stateDir);
     // What a running gateway cannot take up stays as it was, so that nobody acts on half of it.
-    config = { ...next, gateway: config.gateway, store: config.store };
-    world = worldOf(config);
+    config = { ...next, gateway: config.gateway, store: config.store, mcp: config.mcp };
+    world = nextWorld;
     routes = compileRoutes(config, world.agents);
     models = nextModels;
+    workspaceDir = nextWorkspaceDir;
     await engine.follow(world, mainSessions(world));
     return change;
   };
@@ -454,6 +485,7 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
     store,
     bus,
     engine,
+    invoker,
     outbox,
     receive,
     reload,
@@ -461,6 +493,32 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
     ...(door ? { server: door } : {}),
   };
 }
+
+/** Where the files of a session are: what the config says for an agent's main session, a directory of its own for any other. */
+function workspaces({ agents }: Config, world: World, stateDir: string): ToolParts['workspaceDir'] {
+  const real = (path: string) => (existsSync(path) ? realpathSync(path) : resolve(path));
+  const state = real(stateDir);
+  const configured = new Map<string, string>();
+  for (const { id: written, workspace } of agents.list) {
+    if (workspace === undefined) continue;
+    const id = agentIdOf(written);
+    const path = real(workspace.replace(/^~(?=\/)/, homedir()));
+    // What lies in the state directory would be within reach of a tool: transcripts, tokens, everything.
+    if (isWithin(state, path) || isWithin(path, state))
+      throw new InterlaneError(
+        'CONFIG_INVALID',
+        `workspace of agent "${id}" and the state directory ${stateDir} lie in one another; choose another directory`,
+      );
+    configured.set(id, path);
+  }
+  return (session) => {
+    const own = isMain(requireSessionKey(session.key, keyContext(world.agents, session.agent))) ? configured.get(session.agent) : undefined;
+    return own ?? join(state, 'workspaces', session.agent, encodeURIComponent(session.id).replaceAll('.', '%2E'));
+  };
+}
+
+const isWithin = (path: string, directory: string) =>
+  path === directory || path.startsWith(directory.endsWith(sep) ? directory : directory + sep);
 
 function modelSettings({ models, agents }: Config): ModelSettings {
   const { model, fallbacks } = agents.defaults;

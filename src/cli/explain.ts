@@ -4,7 +4,7 @@ import type { Config } from '../config/schema.ts';
 import { InterlaneError, reasonOf } from '../errors.ts';
 import { compileWorld } from '../rules/decide.ts';
 import type { Explanation } from '../protocol/decision.ts';
-import { explainAccess, explainKey, explainRoute, explainSend } from '../rules/explain.ts';
+import { explainAccess, explainKey, explainRoute, explainSend, explainTools, toolNamesOf } from '../rules/explain.ts';
 import { compileRoutes } from '../rules/route.ts';
 import { columns, oneLine, paint, readAll, type Terminal } from './terminal.ts';
 import { topics, type TopicName } from './topics.ts';
@@ -16,6 +16,10 @@ const answers: { [N in TopicName]: (config: Config, question: Question<N>) => Ex
   key: (config, question) => explainKey(compileWorld(config), question),
   send: (config, question) => explainSend(compileWorld(config), question),
   access: (config, question) => explainAccess(compileWorld(config), question),
+  tools: (config, question) => {
+    const world = compileWorld(config);
+    return explainTools(world, question, toolNamesOf(world));
+  },
 };
 
 const largestQuestion = 1024 * 1024;

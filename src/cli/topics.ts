@@ -1,6 +1,6 @@
 // What the rules can be asked: each question with its example and its shape.
 import { z } from 'zod';
-import { ExplainAccess, ExplainKey, ExplainRoute, ExplainSend } from '../protocol/explain.ts';
+import { ExplainAccess, ExplainKey, ExplainRoute, ExplainSend, ExplainTools } from '../protocol/explain.ts';
 
 export const topics = {
   route: {
@@ -19,6 +19,7 @@ export const topics = {
     example: '{"action":"read","caller":{"key":"agent:main:main"},"target":{"key":"agent:work:main"}}',
     schema: ExplainAccess,
   },
+  tools: { about: 'which tools a session gets, and why', example: '{"session":{"key":"agent:main:main"}}', schema: ExplainTools },
 } as const;
 
 export type TopicName = keyof typeof topics;

@@ -178,7 +178,14 @@ function likelyMistakes(config: Config, source: Source): string[] {
 }
 
 /** The hooks at which something is decided today. */
-const askedHooks = new Set<HookName>(['PRE_CONTEXT_INJECTION', 'PRE_TOOL_CALL', 'POST_TOOL_RESPONSE', 'PRE_OUTPUT', 'AGENT_INVOCATION']);
+const askedHooks = new Set<HookName>([
+  'PRE_CONTEXT_INJECTION',
+  'PRE_TOOL_CALL',
+  'POST_TOOL_RESPONSE',
+  'PRE_OUTPUT',
+  'AGENT_INVOCATION',
+  'MCP_TOOL_CALL',
+]);
 
 function unknownAgents(known: Set<string>, allowed: string[] | undefined, path: PropertyKey[], source: Source): string[] {
   if (known.size === 0) return [];

@@ -22,8 +22,9 @@ const full = (modelUrl: string) =>
     session: { identityLinks: { ana: ['irc:1'] }, dmScope: 'per-peer', sendPolicy: { rules: [{ match: { channel: 'irc', chatType: 'direct', keyPrefix: 'x' }, action: 'deny' }, { match: { surface: 'irc' }, action: 'allow' }] } },
     models: { providers: { mock: { type: 'openai-compatible', baseUrl: '${modelUrl}', apiKey: 'k', authProfiles: { p: { apiKey: 'q' } }, models: { m: { contextTokens: 1000, cost: { input: 1, output: 1 } } } } } },
     gateway: { port: 0, names: ['x'] },
-    agents: { defaults: { model: 'mock/m', fallbacks: ['mock/n'], thinking: 'low', subagents: { allowAgents: ['b'] } }, list: [{ id: 'a', default: true, name: 'A', model: 'mock/m', thinking: 'high', instructions: 'Be brief.', runtime: 'model', subagents: { allowAgents: ['b'] }, sandbox: { mode: 'off', sessionToolsVisibility: 'all' } }, { id: 'b', runtime: 'model' }] },
-    tools: { sessions: { visibility: 'all' }, agentToAgent: { enabled: true, allow: ['*'] } },
+    mcp: { servers: { child: { command: '${process.execPath}', args: ['test/mock/mcp-child.ts', 'well'], env: { X: 'y' }, agents: ['a'], level: 'PUBLIC', accepts: 'RESTRICTED', effect: 'pure', timeoutSeconds: 30, tools: { echo: { effect: 'pure', level: 'PUBLIC' } } }, web: { url: 'http://127.0.0.1:1/', headers: { x: 'y' } } } },
+    agents: { defaults: { model: 'mock/m', fallbacks: ['mock/n'], thinking: 'low', subagents: { allowAgents: ['b'] } }, list: [{ id: 'a', default: true, name: 'A', model: 'mock/m', thinking: 'high', instructions: 'Be brief.', runtime: 'model', workspace: '/nowhere/x', tools: { allow: ['*'], deny: ['x'] }, subagents: { allowAgents: ['b'] }, sandbox: { mode: 'off', sessionToolsVisibility: 'all' } }, { id: 'b', runtime: 'model' }] },
+    tools: { sessions: { visibility: 'all' }, agentToAgent: { enabled: true, allow: ['*'] }, subagents: { tools: { allow: ['*'], deny: ['x'] } }, channels: { irc: { allow: ['*'], deny: ['x'] } } },
     bindings: [{ agentId: 'b', match: { channel: 'irc', accountId: 'x', peer: { kind: 'direct', id: '1' }, guildId: 'g', teamId: 't' } }],
     classification: { channels: { irc: 'INTERNAL' } },
     policy: { rules: [{ id: 'r', hook: 'PRE_OUTPUT', match: { tool: '*', channel: '*', agentId: '*', keyPrefix: 'agent:', taint: 'PUBLIC', text: 'x' }, effect: 'BLOCK', message: 'no' }, { id: 's', hook: 'PRE_TOOL_CALL', match: { tool: '*', channel: '*', agentId: '*', keyPrefix: 'agent:', taint: 'PUBLIC', text: 'x' }, effect: 'BLOCK', message: 'no' }] },
@@ -39,7 +40,9 @@ function watched<T extends object>(value: T, read: Set<string>, path = ''): T {
       const found: unknown = Reflect.get(target, name, receiver);
       if (typeof name === 'symbol' || typeof found === 'function' || (Array.isArray(target) && name === 'length')) return found;
       const free =
-        /^(session\.identityLinks|classification\.channels|models\.providers|models\.providers\.<name>\.(authProfiles|models))$/.test(path);
+        /^(session\.identityLinks|classification\.channels|tools\.channels|mcp\.servers|mcp\.servers\.<name>\.tools|models\.providers|models\.providers\.<name>\.(authProfiles|models))$/.test(
+          path,
+        );
       const here = Array.isArray(target) ? `${path}[]` : free ? `${path}.<name>` : `${path}${path ? '.' : ''}${name}`;
       read.add(here);
       return typeof found === 'object' && found !== null ? watched(found, read, here) : found;
@@ -74,12 +77,18 @@ async function readEverything(config: Config): Promise<void> {
   }
   const { runId } = await gateway.receive({ origin: { channel: 'irc', peer: { kind: 'direct', id: '3' } }, text: 'hi', mode: 'collect' });
   await gateway.engine.wait(runId, 30_000);
+  const [{ pk }] = (await gateway.store.read(
+    { name: 'a', body: (t) => t.all(`SELECT pk FROM sessions WHERE key = 'agent:a:main'`) },
+    {},
+  )) as [{ pk: number }];
+  const call = { tool: 'child__echo', args: { text: 'hello' }, callId: 'c' };
+  expect(await gateway.invoker.callAs(pk, call, AbortSignal.timeout(30_000))).toMatchObject({ text: 'echo: hello' });
   await gateway.close();
   expect(await findModel(config, {}, () => Promise.reject(new Error('nobody is there')))).toBeUndefined();
   rmSync(stateDir, { recursive: true, force: true });
   const { world, routes } = gateway;
   nearMisses(routes, { channel: 'irc', peer: { kind: 'direct', id: '2' } }, undefined);
-  const caller = partyOf(world, SessionFacts.parse({ key: 'agent:a:irc:direct:1', channel: 'irc' }));
+  const caller = partyOf(world, SessionFacts.parse({ key: 'agent:a:irc:direct:1', channel: 'irc', depth: 1 }));
   decide({ action: 'deliver', caller, channel: 'irc', text: 'x' }, world);
   decide({ action: 'deliver', caller, channel: 'elsewhere' }, world);
   decide({ action: 'tool', caller, tool: 't', text: 'x' }, world);

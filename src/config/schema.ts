@@ -7,6 +7,7 @@ import {
   AgentToAgent,
   AllowAgents,
   Binding,
+  byName,
   ChannelId,
   Classification,
   DmScope,
@@ -18,6 +19,7 @@ import {
   SendPolicy,
   SessionScope,
   SessionToolsVisibility,
+  toolList,
 } from '../protocol/settings.ts';
 
 // `meta` of a setting: `description` is its reason; `notYet` marks one that nothing reads yet; `secret` one that is never shown;
@@ -133,15 +135,15 @@ const tools = z.strictObject({
   agentToAgent: AgentToAgent.prefault({}),
   subagents: z
     .strictObject({
-      tools: z
-        .strictObject({
-          allow: z.array(text).optional().meta({ description: 'only these tools for children; without it all but the session tools' }),
-          deny: z.array(text).default([]).meta({ description: 'never these tools for children; beats allow' }),
-        })
-        .prefault({}),
+      tools: toolList(
+        'only these tools for children, by name with `*`; without it all but the session tools',
+        'never these tools for children; beats allow',
+      ).prefault({}),
     })
-    .prefault({})
-    .meta({ notYet: true }),
+    .prefault({}),
+  channels: byName(toolList('only these tools for sessions on this channel; without it all', 'never these tools there; beats allow'))
+    .default({})
+    .meta({ description: 'tools by the channel a session speaks on: fewer in a public group than in your own chat' }),
 });
 
 const provider = z.strictObject({
@@ -170,14 +172,39 @@ const provider = z.strictObject({
     .meta({ description: 'what is known of single models, by their name at the provider' }),
 });
 
+const ToolEffect = z.enum(['pure', 'keyed', 'once']);
+/** Part of the names of its tools, `server__tool`, so it has no double underscore. */
+const ServerName = z
+  .string()
+  .max(32, 'must be at most 32 characters')
+  .regex(/^[a-zA-Z0-9-]+(_[a-zA-Z0-9-]+)*$/, 'must be of a-z, 0-9, "-" and single "_"');
+
 const mcpServer = z
   .strictObject({
     command: text.optional().meta({ description: 'program to start and speak to over its standard input and output' }),
     args: z.array(z.string()).default([]).meta({ description: 'its arguments', secret: true }),
-    env: secrets('the only environment it gets beside PATH and HOME'),
+    env: secrets('its environment beside HOME, LOGNAME, PATH, SHELL, TERM and USER; it gets nothing else of ours'),
     url: httpUrl.optional().meta({ description: 'address of a server that already runs' }),
     headers: secrets('sent with every request to the address'),
-    level: Level.optional().meta({ description: 'level of what its tools return' }),
+    agents: AllowAgents.optional().meta({ description: 'agents that get its tools; without it every agent' }),
+    level: Level.optional().meta({ description: 'level of what its tools return; without it PUBLIC' }),
+    accepts: Level.optional().meta({
+      description: 'the highest level of a session that may call its tools, for what is sent leaves us; without it `level`',
+    }),
+    effect: ToolEffect.default('once').meta({
+      description: 'what a call does: nothing, the same when done twice, or something that must not be done twice; the safe guess',
+    }),
+    timeoutSeconds: z.int().min(1).max(3_600).default(60).meta({ description: 'a call that takes longer is given up' }),
+    tools: z
+      .record(
+        z.string(),
+        z.strictObject({
+          effect: ToolEffect.optional().meta({ description: "overrides the server's" }),
+          level: Level.optional().meta({ description: "overrides the server's" }),
+        }),
+      )
+      .default({})
+      .meta({ description: 'what is known of single tools, by their name at the server' }),
   })
   .refine(
     (server) => (server.command === undefined) !== (server.url === undefined),
@@ -231,9 +258,9 @@ export const Config = z.strictObject({
     .prefault({})
     .meta({ notYet: true }),
   mcp: z
-    .strictObject({ servers: z.record(z.string(), mcpServer).default({}).meta({ description: 'outside tool servers by name' }) })
+    .strictObject({ servers: z.record(ServerName, mcpServer).default({}).meta({ description: 'outside tool servers by name' }) })
     .prefault({})
-    .meta({ notYet: true }),
+    .meta({ restart: true }),
   log: z
     .strictObject({
       level: z

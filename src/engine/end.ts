@@ -198,6 +198,8 @@ export interface CallResult {
   text: string;
   isError: boolean;
   taint: number;
+  /** What the call cost, if it asked a model. */
+  usage?: Usage | undefined;
 }
 
 export function* recordResult(t: Tx, run: RunRow, session: SessionRow, call: CallRow, result: CallResult, now: number): Body<void> {

@@ -121,7 +121,7 @@ export class Engine {
     for (const { key, made } of mains) await store.write(ensureSession, { key, made: { ...made, id: newId() }, now: clock.now() });
   }
 
-  modelOf(session: SessionRow): ModelView | undefined {
+  modelOf(session: Pick<SessionRow, 'agent' | 'settings'>): ModelView | undefined {
     return this.parts.modelOf?.(session.agent, settingsOf(session));
   }
 

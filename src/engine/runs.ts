@@ -208,7 +208,11 @@ export const finishCall: EngineCommand<Lease & { step: number; idx: number; resu
   *body(t, { step, idx, result, now, ...lease }) {
     const { run, session } = yield* held(t, lease);
     const call = (yield* t.one<CallRow>('SELECT * FROM tool_calls WHERE run_pk = ? AND step = ? AND idx = ?', run.pk, step, idx))!;
-    if (call.state !== 'done') yield* recordResult(t, run, session, call, result, now);
+    if (call.state === 'done') return;
+    yield* recordResult(t, run, session, call, result, now);
+    if (!result.usage) return;
+    yield* t.run('UPDATE runs SET tokens = tokens + ? WHERE pk = ?', result.usage.input + result.usage.output, run.pk);
+    yield* addUsage(t, run, session, result.usage);
   },
 };
 

@@ -53,7 +53,7 @@ export function makeTurn({ store, clock }: TurnParts, hold: Hold): Turn {
     agentId: session.agent,
     totalTokens: session.total_tokens,
     signal: hold.signal,
-    prompt: (limit) => store.read(promptTail, { sessionPk: session.pk, limit }),
+    prompt: (limit) => store.read(readPrompt, { sessionPk: session.pk, limit }),
     // Before the first step there can be none.
     pending: async () => (steps === 0 ? [] : pendingOf(await store.read(pendingCalls, { runPk }))),
     // What a stopped call still says comes too late.
@@ -130,7 +130,8 @@ const sessionSettings: ReadQuery<{ sessionPk: number }, SessionSettings> = {
   },
 };
 
-const promptTail: ReadQuery<{ sessionPk: number; limit: number }, PromptMessage[]> = {
+/** The end of a transcript as a model is to see it, oldest first; what was summed up is there as its summary. */
+export const readPrompt: ReadQuery<{ sessionPk: number; limit: number }, PromptMessage[]> = {
   name: 'prompt',
   *body(t, { sessionPk, limit }) {
     const { compact_seq: at } = (yield* t.one<{ compact_seq: number | null }>('SELECT compact_seq FROM sessions WHERE pk = ?', sessionPk))!;

@@ -1,4 +1,5 @@
-// The questions `explain` answers: where a message goes, what a key means, whether text may leave, whether one session reaches another.
+// The questions `explain` answers: where a message goes, what a key means, whether text may leave, whether one session
+// reaches another, which tools a session gets.
 import { z } from 'zod';
 import { ChatTypeWord } from './labels.ts';
 import { Origin } from './message.ts';
@@ -18,3 +19,4 @@ export const ExplainAccess = z.strictObject({
   target: SessionFacts,
   text: z.string().optional(),
 });
+export const ExplainTools = z.strictObject({ session: SessionFacts, tool: z.string().min(1).max(128).optional() });

@@ -1,7 +1,7 @@
 // Every method of the gateway: name, who may call it, closed parameters, result. Websocket, client, command line and docs are made from it.
 import { z } from 'zod';
 import type { Explanation } from './decision.ts';
-import { ExplainAccess, ExplainKey, ExplainRoute, ExplainSend } from './explain.ts';
+import { ExplainAccess, ExplainKey, ExplainRoute, ExplainSend, ExplainTools } from './explain.ts';
 import type { ErrorShape, Scope } from './frame.ts';
 import { Level, SessionKind, ThinkingLevel } from './labels.ts';
 import { queueModes, runStates, UsageView, type RunClass, type RunState } from './run.ts';
@@ -259,6 +259,7 @@ export const methods = {
   'explain.key': method('operator.read', 'what a session key means', ExplainKey),
   'explain.send': method('operator.read', 'whether text may leave for a channel', ExplainSend),
   'explain.access': method('operator.read', 'whether one session reaches another', ExplainAccess),
+  'explain.tools': method('operator.read', 'which tools a session gets, and why', ExplainTools),
 
   'tokens.list': method('operator.admin', 'the tokens, without their secrets', none),
   'tokens.create': method(
@@ -347,10 +348,13 @@ export const WireSession = z.object({
   authProfile: z.string().exactOptional(),
   authProfileSource: z.literal('user').exactOptional(),
   sendPolicy: z.enum(['allow', 'deny']).exactOptional(),
+  systemSent: z.literal(true).exactOptional(),
   abortedLastRun: z.literal(true).exactOptional(),
   lastChannel: z.string().exactOptional(),
   lastTo: z.string().exactOptional(),
   deliveryContext: DeliveryContext.exactOptional(),
+  /** The file its transcript was written to, if it was. */
+  transcriptPath: z.string().exactOptional(),
   taint: z.string().exactOptional(),
   lastMessagePreview: z.string().exactOptional(),
 });
@@ -501,6 +505,7 @@ export interface Results {
   'explain.key': Explanation;
   'explain.send': Explanation;
   'explain.access': Explanation;
+  'explain.tools': Explanation;
   'tokens.list': { tokens: TokenView[] };
   'tokens.create': { token: string; view: TokenView };
   'tokens.signIn': { url: string; expiresAt: number };

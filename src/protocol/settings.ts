@@ -12,7 +12,7 @@ export const ChannelId = z.string().regex(/^[^:]*[^:\s][^:]*:[\s\S]*\S/, 'must b
 const atMost = (length: number) => nonBlank.max(length, `must be at most ${length} characters`);
 
 /** A record whose names are platform names: two that differ only in case or outer space would be one. */
-function byName<V extends z.ZodType>(value: V) {
+export function byName<V extends z.ZodType>(value: V) {
   return z.record(z.string(), value).superRefine((record, context) => {
     const seen = new Map<string, string>();
     for (const name of Object.keys(record)) {
@@ -57,6 +57,15 @@ function matchesNothing(pattern: string | undefined): boolean {
     return false; // the pattern's own check has already said what is wrong with it
   }
 }
+
+/** Which tools: names with `*`. */
+export function toolList(allow: string, deny: string) {
+  return z.strictObject({
+    allow: z.array(Glob).optional().meta({ description: allow }),
+    deny: z.array(Glob).default([]).meta({ description: deny }),
+  });
+}
+export type ToolList = z.infer<ReturnType<typeof toolList>>;
 
 // session.* ----------------------------------------------------------------------------------------------------------
 
@@ -125,7 +134,12 @@ export const AgentEntry = z.strictObject({
   model: nonBlank.optional().meta({ description: 'overrides `agents.defaults.model`' }),
   thinking: ThinkingLevel.optional().meta({ description: 'overrides `agents.defaults.thinking`' }),
   runtime: z.enum(['model', 'scripted']).optional().meta({ description: 'who takes its turns: a model, or the script that needs none' }),
-  workspace: nonBlank.optional().meta({ description: 'directory of its files', notYet: true }),
+  workspace: z
+    .string()
+    .regex(/^(\/|~\/|[A-Za-z]:[\\/])/, 'must be a full path, or one that begins with "~/"')
+    .optional()
+    .meta({ description: 'directory of the files of its main session; other sessions have one of their own in the state directory' }),
+  tools: toolList('only these tools, by name with `*`; without it all', 'never these tools; beats allow').prefault({}),
   subagents: AgentSubagents.prefault({}),
   sandbox: AgentSandbox.prefault({}),
 });
@@ -206,7 +220,13 @@ export interface RuleSettings {
     };
     list: AgentEntry[];
   };
-  tools: { sessions: { visibility: Visibility }; agentToAgent: AgentToAgent };
+  tools: {
+    sessions: { visibility: Visibility };
+    agentToAgent: AgentToAgent;
+    subagents: { tools: ToolList };
+    channels: Record<string, ToolList>;
+  };
+  mcp: { servers: Record<string, { agents?: string[] | undefined; level?: Level | undefined; accepts?: Level | undefined }> };
   bindings: Binding[];
   classification: z.infer<typeof Classification>;
   policy: { rules: PolicyRule[] };

@@ -1,6 +1,6 @@
 // The configured agents as one table: id → what holds for it, its own settings over the defaults.
 import { agentId } from '../protocol/ids.ts';
-import type { RuleSettings, SandboxMode } from '../protocol/settings.ts';
+import type { RuleSettings, SandboxMode, ToolList } from '../protocol/settings.ts';
 import type { KeyContext, SessionKey } from './session-key.ts';
 
 export interface Agent {
@@ -9,6 +9,7 @@ export interface Agent {
   sandbox: { mode: SandboxMode; sessionToolsVisibility: 'spawned' | 'all' };
   /** Other agents it may spawn, as ids or `*`. */
   allowAgents: string[];
+  tools: ToolList;
 }
 
 export interface AgentTable {
@@ -22,7 +23,7 @@ export interface AgentTable {
 
 export function compileAgents(settings: Pick<RuleSettings, 'agents' | 'session'>): AgentTable {
   const { defaults, list } = settings.agents;
-  const unlisted = { sandbox: defaults.sandbox, allowAgents: allowedIds(defaults.subagents.allowAgents ?? []) };
+  const unlisted = { sandbox: defaults.sandbox, allowAgents: allowedIds(defaults.subagents.allowAgents ?? []), tools: { deny: [] } };
   const byId = new Map<string, Agent>();
   for (const entry of list) {
     const id = agentId(entry.id);
@@ -34,6 +35,7 @@ export function compileAgents(settings: Pick<RuleSettings, 'agents' | 'session'>
         sessionToolsVisibility: entry.sandbox.sessionToolsVisibility ?? defaults.sandbox.sessionToolsVisibility,
       },
       allowAgents: entry.subagents.allowAgents ? allowedIds(entry.subagents.allowAgents) : unlisted.allowAgents,
+      tools: entry.tools,
     });
   }
   const chosen = list.find((entry) => entry.default) ?? list[0];
@@ -62,10 +64,15 @@ export function keyContext(table: AgentTable, agent: string): KeyContext {
   return { agentId: agent, mainKey: table.mainKey, globalOwner: table.globalOwner };
 }
 
+/** Whether a key is that of its agent's main session itself. */
+export function isMain(key: SessionKey): boolean {
+  return (key.shape === 'main' || key.shape === 'global') && key.threads.length === 0;
+}
+
 /** Whether a session's tools run in a sandbox: the mode of its agent decides, by whether it is that agent's main session. */
 export function isSandboxed(table: AgentTable, key: SessionKey): boolean {
   const mode = agentOf(table, key.agent).sandbox.mode;
-  if (mode === 'non-main') return !((key.shape === 'main' || key.shape === 'global') && key.threads.length === 0);
+  if (mode === 'non-main') return !isMain(key);
   return mode === 'all';
 }
 

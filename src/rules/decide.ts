@@ -13,6 +13,7 @@ import { decideSend } from './send-policy.ts';
 import { formatSessionKey, keySpellings, requireSessionKey, keyChannel, type SessionKey } from './session-key.ts';
 import { decideSpawn } from './spawn-policy.ts';
 import { destinationLevel, join, mayFlow } from './taint.ts';
+import { compileToolRules, decideTool, serverOf, serversFor, type ToolAnswer, type ToolHolder, type ToolRules } from './tool-policy.ts';
 import { decideVisibility, listFilter, passesFilter, scopeOf, type ListFilter, type Viewer } from './visibility.ts';
 
 /** Everything decisions depend on besides the request; made once from a config. */
@@ -24,6 +25,7 @@ export interface World {
   channelLevels: Map<string, unknown>;
   policy: Policy;
   maxSpawnDepth: number;
+  tools: ToolRules;
   /** Told of what is decided in earnest, by whoever asked. `decide` itself never calls it and stays pure. */
   decided?(action: Request['action'], effect: Effect): void;
 }
@@ -71,6 +73,7 @@ export function compileWorld(settings: RuleSettings): World {
     channelLevels: new Map(Object.entries(settings.classification.channels).map(([channel, level]) => [platformId(channel), level])),
     policy: compilePolicy(settings.policy.rules),
     maxSpawnDepth: settings.agents.defaults.subagents.maxSpawnDepth,
+    tools: compileToolRules(settings),
   };
 }
 
@@ -114,14 +117,40 @@ export function decide(request: Request, world: World): Decision {
     case 'operate':
       operate(verdict, world, request);
       break;
-    case 'tool':
+    case 'tool': {
+      const given = toolFor(world, request.caller, request.tool);
+      verdict.include(given.rules, given.allowed ? undefined : given);
+      if (serverOf(world.tools, request.tool))
+        hook(verdict, world, request.caller, { hook: 'MCP_TOOL_CALL', tool: request.tool, text: request.text });
       hook(verdict, world, request.caller, { hook: 'PRE_TOOL_CALL', tool: request.tool, text: request.text });
       break;
+    }
     case 'result':
       hook(verdict, world, request.caller, { hook: 'POST_TOOL_RESPONSE', tool: request.tool, text: request.text });
       break;
   }
   return verdict.decision();
+}
+
+/** Whether a session gets a tool at all, whatever it is called with: what a model is offered, and what `decide` begins with. */
+export function toolFor(world: World, caller: Party, tool: string): ToolAnswer {
+  return decideTool(world.tools, tool, holderOf(world, caller));
+}
+
+/** The outside servers of which a session may get a tool; no other one is started for it. */
+export function usableServers(world: World, caller: Party): string[] {
+  return serversFor(world.tools, holderOf(world, caller));
+}
+
+function holderOf(world: World, caller: Party): ToolHolder {
+  return {
+    agent: agentOf(world.agents, caller.key.agent),
+    depth: depthOf(caller),
+    maxSpawnDepth: world.maxSpawnDepth,
+    sandboxed: isSandboxed(world.agents, caller.key),
+    channel: speaksOn(caller),
+    taint: caller.facts.taint,
+  };
 }
 
 /** What a caller's lists are cut to, as plain data; agrees with `decide({ action: 'list' })` on every session. */
@@ -291,7 +320,7 @@ class Verdict {
   policy(name: HookName, answer: ReturnType<typeof askHook>): void {
     this.include(answer.rules, answer.effect === 'BLOCK' ? { code: 'POLICY_BLOCKED', why: answer.why } : undefined);
     if (answer.rules.length === 0) this.note(`policy.${name}`, 'there is no rule for this hook');
-    this.redactions = answer.redactions;
+    this.redactions.push(...answer.redactions);
   }
 
   decision(): Decision {

@@ -1,11 +1,12 @@
 // The rules, asked one question and answering in full: the same functions that decide, and nothing else.
 import type { z } from 'zod';
 import type { Explanation } from '../protocol/decision.ts';
-import type { ExplainAccess, ExplainKey, ExplainRoute, ExplainSend } from '../protocol/explain.ts';
+import type { ExplainAccess, ExplainKey, ExplainRoute, ExplainSend, ExplainTools } from '../protocol/explain.ts';
 import { agentId as agentIdOf } from '../protocol/ids.ts';
+import { toolNames } from '../protocol/tool.ts';
 import { isKnownAgent, isSandboxed, keyContext } from './agents.ts';
 import { announceTarget } from './announce-target.ts';
-import { decide, inListScope, listScope, partyOf, speaksOn, type Decision, type World } from './decide.ts';
+import { decide, inListScope, listScope, partyOf, speaksOn, toolFor, type Decision, type World } from './decide.ts';
 import { redact } from './hooks.ts';
 import { nearMisses, route, type Routes } from './route.ts';
 import {
@@ -95,6 +96,26 @@ export function explainAccess(world: World, question: z.infer<typeof ExplainAcce
     targetIsListed: inListScope(scope, target),
     toldToCaller: decision.hidden ? 'only that no such session was found' : undefined,
   });
+}
+
+/** One line for each tool there is, or every rule about one of them. */
+export function explainTools(world: World, { session, tool }: z.infer<typeof ExplainTools>, names: Iterable<string>): Explanation {
+  const caller = partyOf(world, session);
+  const answers = [...(tool === undefined ? names : [tool])].map((name) => toolFor(world, caller, name));
+  const given = answers.filter((one) => one.allowed).map((one) => one.tool);
+  return {
+    answer: `${caller.storeKey} gets ${tool === undefined ? `${given.length} of ${answers.length} tools` : `${given.length === 1 ? '' : 'not '}${tool}`}`,
+    facts: { sandboxed: isSandboxed(world.agents, caller.key), tools: given.join(', ') || 'none' },
+    rules:
+      tool === undefined
+        ? answers.map(({ tool: rule, allowed, why }) => ({ rule, effect: allowed ? 'ALLOW' : 'BLOCK', why }))
+        : answers.flatMap(({ rules }) => rules),
+  };
+}
+
+/** What there is to ask about without a running gateway: the built-in tools, and all of each outside server's at once. */
+export function toolNamesOf(world: World): string[] {
+  return [...toolNames, ...[...world.tools.servers.keys()].map((server) => `${server}__*`)];
 }
 
 function explainDecision(decision: Decision, what: string, text: string | undefined, facts: Explanation['facts']): Explanation {

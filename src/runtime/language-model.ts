@@ -1,12 +1,11 @@
 // A step on a real model: one streamed call, tried again where that can help, then the next model. Tools are never run in here.
 import type { CallWarning, LanguageModel, ModelMessage, ToolSet } from 'ai';
-import { z } from 'zod';
 import type { ProviderOptions, Thought, Usage } from '../engine/runner.ts';
 import { InterlaneError, reasonOf } from '../errors.ts';
-import type { Tool } from '../tools/define.ts';
+import { inputSchema, type Tool } from '../tools/define.ts';
 import type { Model, StepLive, StepRequest, StepSaid } from './model.ts';
 import type { Choice, Models } from './models.ts';
-import { modelMessages, summaryMessages, systemPrompt, type Setting } from './prompt.ts';
+import { modelMessages, recapRequest, summaryMessages, systemPrompt, type Setting } from './prompt.ts';
 
 export interface LanguageModelParts {
   models: Models;
@@ -27,8 +26,8 @@ const silenceMs = 600_000;
 const levels = { off: 'none', minimal: 'minimal', low: 'low', medium: 'medium', high: 'high', xhigh: 'xhigh' } as const;
 
 export function languageModel(parts: LanguageModelParts): Model {
-  const { models } = parts;
   const speak = async (request: StepRequest, live: StepLive, asked: Asked): Promise<StepSaid> => {
+    const { models } = parts; // the same for every attempt, also when the config is changed meanwhile
     let failure: unknown;
     const choices = models.choices(request.agentId, request.settings.model);
     for (const [index, choice] of choices.entries()) {
@@ -36,7 +35,7 @@ export function languageModel(parts: LanguageModelParts): Model {
         parts.warn(`model ${choices[index - 1]!.ref} failed (${plainReason(models, failure)}); ${choice.ref} is tried instead`);
       for (let attempt = 1; attempt <= attempts; attempt++) {
         try {
-          return await once(parts, choice, request, live, asked);
+          return await once({ ...parts, models }, choice, request, live, asked);
         } catch (thrown) {
           live.signal.throwIfAborted();
           if (isOverflow(thrown)) throw new InterlaneError('CONTEXT_OVERFLOW', `model ${choice.ref}: the conversation is too long for it`);
@@ -54,12 +53,15 @@ export function languageModel(parts: LanguageModelParts): Model {
   return {
     promptEntries: 2_000,
     window: (request) => {
+      const { models } = parts;
       const [first] = models.choices(request.agentId, request.settings.model);
       return first ? models.facts(first).contextTokens : Infinity;
     },
     step: (request, live) =>
       speak(request, live, { messages: (choice) => modelMessages(request.prompt, choice.provider), tools: request.tools }),
     summarize: (request, live) => speak(request, live, { messages: () => summaryMessages(request.prompt), tools: [] }),
+    recap: (request, live, focus) =>
+      speak(request, live, { messages: () => summaryMessages(request.prompt, recapRequest(focus)), tools: [] }),
   };
 }
 
@@ -168,7 +170,7 @@ async function toolSet(tools: readonly Tool[]): Promise<ToolSet> {
   for (const tool of tools) {
     let shown = shownTools.get(tool);
     if (!shown) {
-      shown = { description: tool.description, inputSchema: jsonSchema(inputSchema(tool.params)) } as ToolSet[string];
+      shown = { description: tool.description, inputSchema: jsonSchema(inputSchema(tool)) } as ToolSet[string];
       shownTools.set(tool, shown);
     }
     set[tool.name] = shown;
@@ -177,12 +179,6 @@ async function toolSet(tools: readonly Tool[]): Promise<ToolSet> {
 }
 
 const shownTools = new WeakMap<Tool, ToolSet[string]>();
-
-/** The schema of a tool's arguments without what a model has no use for. */
-function inputSchema(params: Tool['params']): Record<string, unknown> {
-  const { $schema: _, ...schema } = z.toJSONSchema(params, { io: 'input' }) as Record<string, unknown>;
-  return schema;
-}
 
 function usageOf(models: Models, choice: Choice, input = 0, output = 0, cached = 0): Usage {
   const { cost } = models.facts(choice);

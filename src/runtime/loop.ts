@@ -38,7 +38,7 @@ export function modelRunner(model: Model, invoker: Invoker): Runner {
         turn.signal.throwIfAborted();
         used = inUse(said.usage);
         if (said.calls.length === 0) return turn.end({ text: said.text, usage: said.usage });
-        const calls = said.calls.map((call) => ({ ...call, effect: invoker.tools.get(call.tool)?.effect ?? ('pure' as const) }));
+        const calls = said.calls.map((call) => ({ ...call, effect: effectOf(request, call.tool) }));
         await turn.step({ text: said.text, calls, usage: said.usage, reasoning: said.reasoning });
       }
       throw new InterlaneError('POLICY_BLOCKED', `run took ${mostSteps} steps without an end and was stopped`);
@@ -62,8 +62,17 @@ async function carryOut(turn: Turn, invoker: Invoker): Promise<'done' | 'parked'
 async function requestOf(turn: Turn, model: Model, invoker: Invoker): Promise<StepRequest> {
   const prompt = await turn.prompt(model.promptEntries);
   const settings = await turn.settings();
-  return { agentId: turn.agentId, sessionKey: turn.sessionKey, prompt, tools: [...invoker.tools.values()], settings };
+  return {
+    agentId: turn.agentId,
+    sessionKey: turn.sessionKey,
+    prompt,
+    tools: await invoker.toolsFor(turn.sessionPk, turn.signal),
+    settings,
+  };
 }
+
+/** A call of something that was not offered does nothing; if it should come to, then once. */
+const effectOf = ({ tools }: StepRequest, name: string) => tools.find((tool) => tool.name === name)?.effect ?? ('once' as const);
 
 const inUse = (usage: Usage) => usage.input + usage.output;
 const isOverflow = (thrown: unknown) => thrown instanceof InterlaneError && thrown.code === 'CONTEXT_OVERFLOW';

@@ -1,13 +1,13 @@
 // The contract of a model: one step at a time. What it said and wants to call is persisted before anything is done with it.
 import type { SessionSettings } from '../engine/policy.ts';
 import type { PromptMessage, ProviderOptions, Thought, Usage } from '../engine/runner.ts';
-import type { Tool } from '../tools/define.ts';
+import type { RecapFocus, Tool } from '../tools/define.ts';
 
 export interface StepRequest {
   agentId: string;
   sessionKey: string;
   prompt: PromptMessage[];
-  /** Read again by every attempt, so it must not be an iterator. */
+  /** What this session gets. Read again by every attempt, so it must not be an iterator. */
   tools: readonly Tool[];
   /** What this session is set to; without it the agent's settings hold. */
   settings: SessionSettings;
@@ -37,4 +37,6 @@ export interface Model {
   step(request: StepRequest, live: StepLive): Promise<StepSaid>;
   /** The transcript in a few words, when it no longer fits. Absent for a model that never fills up. */
   summarize?(request: StepRequest, live: StepLive): Promise<StepSaid>;
+  /** The transcript in a few words, for whoever asked. */
+  recap(request: StepRequest, live: StepLive, focus: RecapFocus): Promise<StepSaid>;
 }

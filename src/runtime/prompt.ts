@@ -1,6 +1,7 @@
 // What a model is told: who it is, where it is, and the transcript. Everything we say to models stands in this file.
 import type { ModelMessage } from 'ai';
 import type { PromptMessage } from '../engine/runner.ts';
+import type { RecapFocus } from '../tools/define.ts';
 
 export interface Setting {
   agentId: string;
@@ -34,7 +35,7 @@ const summaryRequest =
 const earlier = 'The beginning of this conversation is not shown.';
 
 /** What is to be summed up, as one text, so that calls need no tools beside them and can be cut off anywhere. */
-export function summaryMessages(prompt: PromptMessage[]): ModelMessage[] {
+export function summaryMessages(prompt: PromptMessage[], ask = gatewayLine(summaryRequest)): ModelMessage[] {
   const told = prompt.map((message) => {
     if (message.role === 'user') return `User: ${userText(message)}`;
     if (message.role === 'toolResult') return `Result of ${message.toolName ?? 'a tool'}: ${said(textOf(message))}`;
@@ -44,7 +45,20 @@ export function summaryMessages(prompt: PromptMessage[]): ModelMessage[] {
       ...calls.map((call) => said(`You called ${call.name} ${JSON.stringify(call.arguments)}`)),
     ].join('\n');
   });
-  return [{ role: 'user', content: [...told, gatewayLine(summaryRequest)].join('\n\n') }];
+  return [{ role: 'user', content: [...told, ask].join('\n\n') }];
+}
+
+export function recapRequest({ scope, topic }: RecapFocus): string {
+  const what =
+    scope === 'session'
+      ? 'this conversation'
+      : topic === undefined
+        ? 'the latest topic of this conversation'
+        : 'what this conversation says about the topic below';
+  const ask = gatewayLine(
+    `Summarise ${what} for someone who has not read it: what was wanted, decided and done, facts, names, numbers, open questions. At most 300 words. Write only the summary.`,
+  );
+  return topic === undefined ? ask : `${ask}\nTopic: ${said(topic)}`;
 }
 
 /** The transcript as a model of a provider takes it: each call followed by its results, and nothing that it would choke on. */

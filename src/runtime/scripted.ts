@@ -30,6 +30,9 @@ const ScriptRule = z.strictObject({
 export const Script = z.array(ScriptRule);
 export type Script = z.infer<typeof Script>;
 
+const mostExtracted = 10;
+const longestExtract = 160;
+
 /** What it says without a script: enough to see that a message arrived and was answered. */
 const echo: Script = Script.parse([{ steps: [{ say: 'You said: {{input}}' }] }]);
 
@@ -63,7 +66,26 @@ export function scriptedModel(options: ScriptedOptions): Model {
       const calls = step.calls.map((call, index) => ({ providerId: `call_${index}`, tool: call.tool, args: fillAll(call.args, fill) }));
       return { text, calls, usage: { input: 0, output: Math.ceil(text.length / 4) } };
     },
+    // oxlint-disable-next-line require-await -- asynchronous by contract
+    async recap({ prompt }, _, { scope, topic }): Promise<StepSaid> {
+      const text = extract(prompt, scope, topic);
+      return { text, calls: [], usage: { input: 0, output: Math.ceil(text.length / 4) } };
+    },
   };
+}
+
+/** The same words for the same conversation: the beginnings of what was said, first and last; or of what holds the topic's words. */
+function extract(prompt: PromptMessage[], scope: 'session' | 'topic', topic: string | undefined): string {
+  const words = (topic ?? '').toLowerCase().split(/\s+/).filter(Boolean);
+  const said = prompt
+    .filter((message) => message.role !== 'toolResult' && textOf(message).trim() !== '')
+    .map((message) => ({ role: message.role, text: textOf(message).replace(/\s+/g, ' ').trim() }))
+    .filter(({ text }) => words.every((word) => text.toLowerCase().includes(word)));
+  const latest = scope === 'topic' && topic === undefined ? said.slice(-2) : said;
+  const shown = latest.length <= mostExtracted ? latest : [...latest.slice(0, 2), ...latest.slice(2 - mostExtracted)];
+  return shown
+    .map(({ role, text }) => `${role}: ${text.length > longestExtract ? `${text.slice(0, longestExtract - 1)}…` : text}`)
+    .join('\n');
 }
 
 function textOf(message: PromptMessage): string {

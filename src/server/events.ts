@@ -30,7 +30,7 @@ export interface EventsParts {
   store: Store<FeedEvent>;
   bus: Bus;
   world(): World;
-  modelOf: Shown['modelOf'];
+  shown: Omit<Shown, 'world'>;
   now(): number;
   /** Runs work after a while; returns the undo. */
   after(ms: number, work: () => void): () => void;
@@ -126,7 +126,7 @@ export class Events {
   }
 
   private row(sessionId: string) {
-    return this.parts.store.read(currentRow, { world: this.parts.world(), modelOf: this.parts.modelOf, sessionId });
+    return this.parts.store.read(currentRow, { world: this.parts.world(), ...this.parts.shown, sessionId });
   }
 }
 

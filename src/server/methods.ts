@@ -7,7 +7,7 @@ import type { FeedEvent } from '../protocol/event.ts';
 import { methods, type MethodName, type ReadParams, type Results, type SessionsPage, type WaitAnswer } from '../protocol/method.ts';
 import { isTerminal, type RunView } from '../protocol/run.ts';
 import { agentOf, keyContext } from '../rules/agents.ts';
-import { explainAccess, explainKey, explainRoute, explainSend } from '../rules/explain.ts';
+import { explainAccess, explainKey, explainRoute, explainSend, explainTools } from '../rules/explain.ts';
 import type { Routes } from '../rules/route.ts';
 import { formatSessionKey, mainKey } from '../rules/session-key.ts';
 import {
@@ -26,6 +26,7 @@ import {
   runsPage,
   wireMessage,
   type Named,
+  type Shown,
 } from '../session/overview.ts';
 import type { Asker, Sessions } from '../session/sessions.ts';
 import type { Store } from '../store/contract.ts';
@@ -57,6 +58,7 @@ export interface MethodsParts {
   engine: Engine;
   sessions: Sessions;
   invoker: Invoker;
+  shown: Omit<Shown, 'world'>;
   auth: Auth;
   now(): number;
   elapsed(): number;
@@ -118,8 +120,7 @@ export function invalidParams(what: string, error: z.ZodError): InterlaneError {
 function createHandlers(parts: MethodsParts): Handlers {
   const { store, engine, sessions, auth } = parts;
   const world = () => engine.world;
-  const modelOf = (row: SessionRow) => engine.modelOf(row);
-  const view = ({ caller }: Call) => ({ world: world(), level: caller.level, modelOf });
+  const view = ({ caller }: Call) => ({ world: world(), level: caller.level, ...parts.shown });
   const asker = ({ caller }: Call): Asker => ({ principal: `operator:${caller.name}`, level: caller.level });
   const operator = ({ caller }: Call) => ({ level: caller.level, sends: false });
   const find = (call: Call, named: Named) => store.read(findSession, { ...view(call), named });
@@ -487,6 +488,7 @@ function createHandlers(parts: MethodsParts): Handlers {
     'explain.key': async (question) => explainKey(world(), question),
     'explain.send': async (question) => explainSend(world(), question),
     'explain.access': async (question) => explainAccess(world(), question),
+    'explain.tools': async (question) => explainTools(world(), question, parts.invoker.names()),
 
     'tokens.list': async () => ({ tokens: await auth.list() }),
     'tokens.create': async ({ name, scopes, level, sessionKey }, call) => {

@@ -81,7 +81,7 @@ function response(answer: Route['answers'][number], streams?: boolean): Json {
 }
 
 function schemaOf(schema: z.ZodType, io: 'input' | 'output'): Json {
-  return plain(z.toJSONSchema(schema, { io, unrepresentable: 'any', ...(io === 'output' ? { override: opened } : {}) }));
+  return plain(z.toJSONSchema(schema, { io, unrepresentable: 'any', override: io === 'output' ? opened : unmarked }));
 }
 
 function namedSchemas(): Json {
@@ -93,5 +93,11 @@ function namedSchemas(): Json {
 
 /** Answers may gain fields; whoever checks them by this document must not break then. */
 const opened = ({ jsonSchema }: { jsonSchema: Json }) => void delete jsonSchema['additionalProperties'];
+
+/** What our own tools note about an argument is no word of JSON Schema. */
+const unmarked = ({ jsonSchema }: { jsonSchema: Json }) => {
+  delete jsonSchema['hidden'];
+  delete jsonSchema['needed'];
+};
 
 const plain = (schema: Json): Json => Object.fromEntries(Object.entries(schema).filter(([name]) => name !== '$schema' && name !== '$id'));

@@ -3,6 +3,7 @@ import type { z } from 'zod';
 import { errorTable, InterlaneError, nearest, type ErrorCode } from '../errors.ts';
 import { routes, type RouteName, type ToolAnswer } from '../protocol/http.ts';
 import type { Tool } from '../tools/define.ts';
+import type { Invoker } from '../tools/invoke.ts';
 import type { Caller } from './auth.ts';
 import { failureType } from './failure.ts';
 import type { History } from './history.ts';
@@ -16,7 +17,9 @@ export interface RoutesParts {
   history: History;
   streams: Streams;
   metrics: Metrics;
-  tools: ReadonlyMap<string, Tool>;
+  /** Our own; the document has them one by one. */
+  tools: readonly Tool[];
+  invoker: Invoker;
   version: string;
   newId(): string;
 }
@@ -40,7 +43,7 @@ type ClosedRoute = { [R in RouteName]: (typeof routes)[R]['scope'] extends 'none
 export type Handlers = Record<ClosedRoute, (ask: Ask) => Promise<Response>>;
 
 export function createRoutes(parts: RoutesParts): Handlers {
-  const { methods, history, streams, tools } = parts;
+  const { methods, history, streams, invoker } = parts;
   const callOf = ({ caller, wire }: Ask) => ({ caller, signal: wire.signal });
 
   /** A key may hold percent signs of its own; who put it into a path as it is means it as it is. */
@@ -59,8 +62,8 @@ export function createRoutes(parts: RoutesParts): Handlers {
 
   const invoke = async (ask: Ask, wish: z.output<(typeof routes)['POST /tools/invoke']['body']>): Promise<Response> => {
     const { tool, args, sessionKey, idempotencyKey } = wish;
-    if (!tools.has(tool)) {
-      const [near] = nearest(tool, tools.keys());
+    if (!invoker.knows(tool)) {
+      const [near] = nearest(tool, invoker.names());
       throw new InterlaneError('METHOD_NOT_FOUND', `tool ${JSON.stringify(tool)} does not exist${near ? `; did you mean ${near}?` : ''}`);
     }
     const { ok, result } = await methods.do(
@@ -79,7 +82,7 @@ export function createRoutes(parts: RoutesParts): Handlers {
 
   return {
     'GET /openapi.json': async () => {
-      document ??= JSON.stringify(openApi(parts.version, tools.values()));
+      document ??= JSON.stringify(openApi(parts.version, parts.tools));
       return new Response(document, { headers: { 'content-type': 'application/json' } });
     },
     'GET /metrics': async () => {

@@ -26,6 +26,8 @@ export interface Shown {
   world: World;
   /** What a session is answered by. */
   modelOf(row: SessionRow): ModelView | undefined;
+  /** The file a transcript was written to, if it was. */
+  transcriptPath(sessionId: string): string | undefined;
 }
 
 /** How a client names a session: a key in any spelling, or a session id. */
@@ -127,7 +129,8 @@ const mostScanned = 5_000;
 export const listPage: ReadQuery<View & Shown & { wish: ListWish }, { sessions: WireSession[]; next: number | undefined; full: boolean }> =
   {
     name: 'list page',
-    *body(t, { world, level, modelOf, wish }) {
+    *body(t, { wish, ...view }) {
+      const { world, level } = view;
       const wanted = wish.offset + wish.limit;
       const word = wish.search?.trim().toLowerCase() ?? '';
       const fits = (row: SessionRow) =>
@@ -146,7 +149,7 @@ export const listPage: ReadQuery<View & Shown & { wish: ListWish }, { sessions: 
       const shown = rows.slice(wish.offset, wanted);
       const next = rows.length > wanted ? shown.at(-1)!.last_pos : more ? before : undefined;
       const sessions: WireSession[] = [];
-      for (const row of shown) sessions.push(yield* sessionRow(t, { world, modelOf }, row, wish.preview, levelRank(level)));
+      for (const row of shown) sessions.push(yield* sessionRow(t, view, row, wish.preview, levelRank(level)));
       return { sessions, next, full: rows.length > wanted };
     },
   };
@@ -233,7 +236,13 @@ export const currentUse: ReadQuery<{ sessionId: string }, { level: Level; totalT
 const ended = { ok: 'done', error: 'failed', timeout: 'timeout', aborted: 'killed' } as const;
 
 /** `level`: of who looks. Without it the row is for everyone who may know the session. */
-function* sessionRow(t: Reading, { world, modelOf }: Shown, row: SessionRow, preview: boolean, level = row.level): Body<WireSession> {
+function* sessionRow(
+  t: Reading,
+  { world, modelOf, transcriptPath }: Shown,
+  row: SessionRow,
+  preview: boolean,
+  level = row.level,
+): Body<WireSession> {
   const key = requireSessionKey(row.key, keyContext(world.agents, row.agent));
   const settings = settingsOf(row);
   const delivery = deliveryOf(row);
@@ -288,10 +297,12 @@ function* sessionRow(t: Reading, { world, modelOf }: Shown, row: SessionRow, pre
     authProfile: settings.authProfile,
     authProfileSource: byUser(settings.authProfile),
     sendPolicy: settings.sendPolicy,
+    systemSent: row.system_sent === 1 || undefined,
     abortedLastRun: row.aborted_last === 1 || undefined,
     lastChannel: delivery?.channel,
     lastTo: delivery?.to,
     deliveryContext: delivery,
+    transcriptPath: transcriptPath(row.id),
     taint: row.taint === 0 ? undefined : levelName(row.taint),
     lastMessagePreview: newest?.text,
   });

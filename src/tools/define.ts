@@ -1,20 +1,38 @@
 // What a tool is: a name and words for a model, a closed schema, its effect, and a function of a caller it cannot choose.
-import type { z } from 'zod';
+import { z } from 'zod';
 import type { Engine } from '../engine/engine.ts';
-import type { Turn } from '../engine/runner.ts';
+import type { PromptMessage, Turn, Usage } from '../engine/runner.ts';
 import type { SendOrigin } from '../engine/send.ts';
 import type { FeedEvent } from '../protocol/event.ts';
+import type { Level } from '../protocol/labels.ts';
 import type { Party, World } from '../rules/decide.ts';
+import type { ToolAnswer } from '../rules/tool-policy.ts';
 import type { Store } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
 
-/** I7. Who calls and with what right, made by the gateway for each call; arguments never name the caller. */
-export interface ToolContext {
+/** What tools need from parts that lie above them; the gateway supplies it. */
+export interface ToolParts {
   store: Store<FeedEvent>;
   engine: Engine;
+  maxPingPongTurns: number;
+  /** The file a transcript was written to, if it was. */
+  transcriptPath(sessionId: string): string | undefined;
+  /** Where the files of a session are. */
+  workspaceDir(session: SessionRow): string;
+  /** Asks the model of a session for a summary of messages of that session. */
+  recap(session: SessionRow, focus: RecapFocus, messages: PromptMessage[], signal: AbortSignal): Promise<{ text: string; usage: Usage }>;
+}
+
+/** What a summary is to be about: everything, or one topic; without its name, the latest. */
+export interface RecapFocus {
+  scope: 'session' | 'topic';
+  topic?: string | undefined;
+}
+
+/** I7. Who calls and with what right, made by the gateway for each call; arguments never name the caller. */
+export interface ToolContext extends ToolParts {
   world: World;
   now: number;
-  maxPingPongTurns: number;
   /** What the call is made by: a run's step, or a caller from outside that is this session. */
   origin: SendOrigin;
   /** The turn that calls, if one does. */
@@ -24,10 +42,12 @@ export interface ToolContext {
   signal: AbortSignal;
   session: SessionRow;
   caller: Party;
+  /** Every tool there is, and whether this session gets it. */
+  toolsOf(session: SessionRow): ToolAnswer[];
 }
 
 /** A value goes to the model as JSON; `pending` means that the result will be written by whoever answers the wait. */
-export type ToolOutcome = { value: unknown; isError?: boolean; taint?: number } | { pending: true };
+export type ToolOutcome = { value: unknown; isError?: boolean; taint?: number; usage?: Usage } | { pending: true };
 
 export interface Tool {
   name: string;
@@ -35,6 +55,10 @@ export interface Tool {
   params: z.ZodType<Record<string, unknown>>;
   /** What a crash in the middle means: `pure` and `keyed` are done again, `once` is reported as unknown. */
   effect: 'pure' | 'keyed' | 'once';
+  /** Level of what it returns, unless `classification.tools` says otherwise. */
+  level?: Level | undefined;
+  /** Its arguments as JSON Schema, where they are checked by somebody else. */
+  schema?: Record<string, unknown>;
   run(context: ToolContext, args: Record<string, unknown>): Promise<ToolOutcome>;
 }
 
@@ -46,4 +70,33 @@ export function defineTool<P extends z.ZodType<Record<string, unknown>>>(tool: {
   run(context: ToolContext, args: z.infer<P>): Promise<ToolOutcome>;
 }): Tool {
   return tool;
+}
+
+/** Another spelling of an argument: taken, and not shown to models. */
+export const alias = (schema: z.ZodString) => schema.optional().meta({ hidden: true });
+/** An argument that must be given, under this name or its alias. */
+export const needed = (schema: z.ZodString, description: string) => schema.optional().meta({ description, needed: true });
+
+interface Property extends Record<string, unknown> {
+  hidden?: true;
+  needed?: true;
+}
+
+/** What a model is told of a tool's arguments: their names, types and meaning. Limits are checked by us, and cost words. */
+export function inputSchema({ params, schema }: Pick<Tool, 'params' | 'schema'>): Record<string, unknown> {
+  if (schema) return schema;
+  const { properties = {}, required = [] } = z.toJSONSchema(params, { io: 'input' }) as {
+    properties?: Record<string, Property>;
+    required?: string[];
+  };
+  const must = [...required];
+  const shown: Record<string, unknown> = {};
+  for (const [name, { hidden, needed: wanted, minLength: _, maxLength: __, minimum: ___, maximum: ____, ...rest }] of Object.entries(
+    properties,
+  )) {
+    if (hidden) continue;
+    if (wanted) must.push(name);
+    shown[name] = rest;
+  }
+  return { type: 'object', properties: shown, ...(must.length > 0 ? { required: must } : {}) };
 }

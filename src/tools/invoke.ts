@@ -3,19 +3,24 @@ import { z } from 'zod';
 import { untilAborted } from '../engine/abort.ts';
 import type { Engine } from '../engine/engine.ts';
 import { ask, partyOfRow } from '../engine/policy.ts';
-import type { PendingCall, Turn } from '../engine/runner.ts';
+import type { PendingCall, Turn, Usage } from '../engine/runner.ts';
 import { InterlaneError, nearest, reasonOf } from '../errors.ts';
-import type { FeedEvent } from '../protocol/event.ts';
-import type { Party } from '../rules/decide.ts';
+import { toolFor, usableServers, type Party } from '../rules/decide.ts';
+import { serverOf } from '../rules/tool-policy.ts';
 import { redact } from '../rules/hooks.ts';
-import type { ReadQuery, Store } from '../store/contract.ts';
+import type { ReadQuery } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
 import { levelRank } from '../store/views.ts';
 import type { Level } from '../protocol/labels.ts';
-import type { Tool, ToolContext, ToolOutcome } from './define.ts';
+import type { Tool, ToolContext, ToolOutcome, ToolParts } from './define.ts';
 
 export interface Invoker {
-  tools: Map<string, Tool>;
+  /** Every tool there is by now. */
+  names(): string[];
+  /** Whether there is such a tool, or may be once its outside server is up. */
+  knows(name: string): boolean;
+  /** The tools a session gets: what a model or a guest is offered. */
+  toolsFor(sessionPk: number, signal?: AbortSignal): Promise<Tool[]>;
   /** A call of a run's step; the result goes into the transcript. */
   invoke(turn: Turn, call: PendingCall): Promise<'done' | 'waiting'>;
   /** A call from outside by a caller that is this session; the result is answered, not recorded. */
@@ -35,19 +40,35 @@ interface ToolAnswer {
   text: string;
   isError: boolean;
   taint: number;
+  usage?: Usage | undefined;
 }
 
-export interface InvokerParts {
-  store: Store<FeedEvent>;
-  engine: Engine;
+/** Tools from elsewhere, which come and go. */
+export interface OutsideTools {
+  known(): Tool[];
+  /** Waits for servers whose tools nobody has seen yet, not for long. */
+  ready(servers: string[], signal?: AbortSignal): Promise<void>;
+  /** What is wrong with a server, if something is. */
+  trouble(server: string): string | undefined;
+}
+
+export interface InvokerParts extends ToolParts {
+  outside?: OutsideTools;
   now(): number;
-  maxPingPongTurns: number;
   /** Level of what a tool returns, from `classification.tools`. */
   toolLevels: Record<string, Level>;
 }
 
 export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
-  const byName = new Map(tools.map((tool) => [tool.name, tool]));
+  const builtIn = new Map(tools.map((tool) => [tool.name, tool]));
+  const all = () => [...builtIn.values(), ...(parts.outside?.known() ?? [])];
+  const find = (name: string) => builtIn.get(name) ?? parts.outside?.known().find((tool) => tool.name === name);
+  const toolsOf = (session: SessionRow) => {
+    const { world } = parts.engine;
+    const holder = partyOfRow(world, session);
+    return all().map(({ name }) => toolFor(world, holder, name));
+  };
+  const namesFor = (session: SessionRow) => toolsOf(session).flatMap(({ tool, allowed }) => (allowed ? [tool] : []));
   /** The steps every call goes through, whoever makes it. `start` is committed before the tool acts. */
   const perform = async (
     sessionPk: number,
@@ -62,20 +83,27 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
       taint: session.taint,
     });
     // 1. validate
-    const tool = byName.get(asked.tool);
-    if (!tool) return refuse('INVALID_REQUEST', `tool ${JSON.stringify(asked.tool)} does not exist${suggest(asked.tool, byName)}`);
+    const server = serverOf(parts.engine.world.tools, asked.tool);
+    if (server !== undefined && parts.outside && usableServers(parts.engine.world, caller).includes(server)) {
+      await parts.outside.ready([server], by.signal);
+      const trouble = parts.outside.trouble(server);
+      if (!find(asked.tool) && trouble !== undefined) return refuse('UNAVAILABLE', `server "${server}" ${trouble}; try again later`);
+    }
+    const tool = find(asked.tool);
+    if (!tool)
+      return refuse('INVALID_REQUEST', `tool ${JSON.stringify(asked.tool)} does not exist${suggest(asked.tool, namesFor(session))}`);
     if (asked.readOnly && tool.effect !== 'pure')
       return refuse('MISSING_SCOPE', `tool ${tool.name} acts in the name of a session; call it with a token bound to that session`);
     const read = tool.params.safeParse(asked.args);
     if (!read.success) return refuse('INVALID_REQUEST', describe(tool, read.error));
     // 2. decide
     const decision = ask({ action: 'tool', caller, tool: tool.name, text: JSON.stringify(read.data) }, parts.engine.world);
-    if (decision.effect === 'BLOCK') return refuse(decision.code ?? 'POLICY_BLOCKED', decision.why);
+    if (decision.effect === 'BLOCK') return refuse(decision.code ?? 'POLICY_BLOCKED', `${tool.name} is refused: ${decision.why}`);
     // Taking something out of arguments could change what they mean, so a REDACT rule refuses them instead.
     if (decision.effect === 'REDACT') return refuse('POLICY_BLOCKED', 'the arguments hold something that a policy rule takes out');
     // 3. execute
     await start(tool);
-    const context: ToolContext = { ...parts, world: parts.engine.world, now: parts.now(), ...by, session, caller };
+    const context: ToolContext = { ...parts, world: parts.engine.world, now: parts.now(), ...by, session, caller, toolsOf };
     let outcome: ToolOutcome;
     try {
       outcome = await untilAborted(by.signal, tool.run(context, read.data));
@@ -85,15 +113,24 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
     }
     if ('pending' in outcome) return 'waiting';
     // 4. label, and what the operator's rules say of the result
-    const taint = Math.max(levelRank(parts.toolLevels[tool.name] ?? 'PUBLIC'), outcome.taint ?? 0);
+    const taint = Math.max(levelRank(parts.toolLevels[tool.name] ?? tool.level ?? 'PUBLIC'), outcome.taint ?? 0);
     const text = typeof outcome.value === 'string' ? outcome.value : JSON.stringify(outcome.value);
     const result = ask({ action: 'result', caller, tool: tool.name, text }, parts.engine.world);
-    if (result.effect === 'BLOCK') return refuse(result.code ?? 'POLICY_BLOCKED', `the result of ${tool.name} was withheld: ${result.why}`);
-    return { text: result.effect === 'REDACT' ? redact(text, result.redactions) : text, isError: outcome.isError ?? false, taint };
+    const { usage } = outcome;
+    if (result.effect === 'BLOCK')
+      return { ...refuse(result.code ?? 'POLICY_BLOCKED', `the result of ${tool.name} was withheld: ${result.why}`), usage };
+    return { text: result.effect === 'REDACT' ? redact(text, result.redactions) : text, isError: outcome.isError ?? false, taint, usage };
   };
 
   return {
-    tools: byName,
+    names: () => all().map((tool) => tool.name),
+    knows: (name) => builtIn.has(name) || serverOf(parts.engine.world.tools, name) !== undefined,
+    async toolsFor(sessionPk, signal) {
+      const { session, caller } = await parts.store.read(callerOf(parts.engine), { sessionPk });
+      await parts.outside?.ready(usableServers(parts.engine.world, caller), signal);
+      const given = new Set(namesFor(session));
+      return all().filter((tool) => given.has(tool.name));
+    },
     async invoke(turn, call) {
       if (call.state === 'waiting') return 'waiting';
       const origin = { ...turn.lease, step: call.step, idx: call.idx };
@@ -138,9 +175,9 @@ function callerOf(engine: Engine): ReadQuery<{ sessionPk: number }, { session: S
   };
 }
 
-function suggest(name: string, tools: Map<string, Tool>): string {
-  const [near] = nearest(name, tools.keys());
-  return near === undefined ? `; the tools are: ${[...tools.keys()].join(', ')}` : `; did you mean ${near}?`;
+function suggest(name: string, names: string[]): string {
+  const [near] = nearest(name, names);
+  return near === undefined ? `; the tools are: ${names.join(', ')}` : `; did you mean ${near}?`;
 }
 
 function describe(tool: Tool, error: z.ZodError): string {

@@ -1,20 +1,22 @@
 // session_status: what is known of one session: whose it is, its level, its model, what it is doing.
 import { z } from 'zod';
 import { byUser, settingsOf } from '../engine/policy.ts';
+import type { ToolAnswer } from '../rules/tool-policy.ts';
 import type { ReadQuery } from '../store/contract.ts';
 import type { RunRow } from '../store/rows.ts';
 import { levelName, usageOf } from '../store/views.ts';
-import { defineTool } from './define.ts';
+import { alias, defineTool } from './define.ts';
 import { oneOf, resolveSession } from './resolve.ts';
 import { sessionView } from './sessions-list.ts';
 
 export const sessionStatus = defineTool({
   name: 'session_status',
-  description: 'Show the status of a session: its channel, level, model, usage and current run. Without arguments: your own.',
+  description: 'Show the status of a session: channel, level, model, usage, run, tools. Without arguments: your own.',
   effect: 'pure',
   params: z.strictObject({
     sessionKey: z.string().min(1).max(4096).optional().describe('session key or session id'),
-    session_id: z.string().min(1).max(4096).optional().describe('same as sessionKey'),
+    session_id: alias(z.string().min(1).max(4096)),
+    verbose: z.boolean().optional().describe('all fields, and why each tool is given or not'),
   }),
   async run(context, args) {
     const asked = oneOf(args, 'sessionKey', 'session_id');
@@ -24,7 +26,7 @@ export const sessionStatus = defineTool({
     const live = active ? { runId: active.id, state: active.state, since: active.started_at } : undefined;
     return {
       value: {
-        ...sessionView(context, session),
+        ...sessionView(context, session, args.verbose),
         ...context.engine.modelOf(session),
         verboseLevelSource: byUser(settings.verboseLevel),
         authProfile: settings.authProfile,
@@ -35,11 +37,22 @@ export const sessionStatus = defineTool({
         createdAt: session.created_at,
         queued,
         run: live,
+        ...toolsShown(context.toolsOf(session), args.verbose),
       },
       taint: session.level,
     };
   },
 });
+
+/** The names of those it gets, and why not the others. */
+function toolsShown(answers: ToolAnswer[], verbose = false): Record<string, unknown> {
+  if (verbose) return { tools: answers.map(({ tool, allowed, why }) => ({ tool, allowed, why })) };
+  const refused = answers.flatMap(({ tool, allowed, why }) => (allowed ? [] : [[tool, why]]));
+  return {
+    tools: answers.filter(({ allowed }) => allowed).map(({ tool }) => tool),
+    ...(refused.length > 0 ? { toolsRefused: Object.fromEntries(refused) as object } : {}),
+  };
+}
 
 const laneOf: ReadQuery<{ lane: string }, { active: RunRow | undefined; queued: number }> = {
   name: 'lane',

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { readHistory } from '../engine/lists.ts';
 import type { TranscriptMessage } from '../protocol/transcript.ts';
 import { levelRank, messageOf } from '../store/views.ts';
-import { defineTool } from './define.ts';
+import { alias, defineTool, needed } from './define.ts';
 import { largestAnswer, readCursor, shorten, sizeOf, writeCursor } from './page.ts';
 import { oneOf, resolveSession } from './resolve.ts';
 
@@ -12,8 +12,8 @@ export const sessionsHistory = defineTool({
   description: 'Read the latest messages of a session, oldest first.',
   effect: 'pure',
   params: z.strictObject({
-    sessionKey: z.string().min(1).max(4096).optional().describe('session key, session id, or "main"'),
-    session_id: z.string().min(1).max(4096).optional().describe('same as sessionKey'),
+    sessionKey: needed(z.string().min(1).max(4096), 'session key, session id, or "main"'),
+    session_id: alias(z.string().min(1).max(4096)),
     limit: z.number().min(1).optional().describe('at most this many messages (default 50, at most 1000)'),
     includeTools: z.boolean().optional().describe('include tool results (default false)'),
     cursor: z.string().max(64).optional().describe('nextCursor of the page before, for older messages'),

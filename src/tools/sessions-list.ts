@@ -26,6 +26,7 @@ export const sessionsList = defineTool({
     activeMinutes: z.number().min(1).optional().describe('only sessions active in the last N minutes'),
     messageLimit: z.number().min(0).optional().describe('include the last N messages of each (default 0, at most 20)'),
     cursor: z.string().max(64).optional().describe('nextCursor of the page before'),
+    verbose: z.boolean().optional().describe('all fields, also those that are as usual'),
   }),
   async run(context, args) {
     const limit = Math.min(Math.floor(args.limit ?? 50), mostRows);
@@ -45,7 +46,7 @@ export const sessionsList = defineTool({
     const room = { bytes: largestAnswer };
     for (const row of page)
       sessions.push({
-        ...sessionView(context, row),
+        ...sessionView(context, row, args.verbose),
         ...(messageLimit > 0 ? { messages: await lastMessages(context, row, messageLimit, room) } : {}),
       });
     const cut = room.bytes < 0 ? { truncated: true } : {};
@@ -57,38 +58,46 @@ export const sessionsList = defineTool({
   },
 });
 
-/** A row as tools show it: every field of the contract that has a value. */
+/** A row as tools show it: every field of the contract that has a value of its own; all of them when `verbose`. */
 export function sessionView(
-  { world, session, engine }: Pick<ToolContext, 'world' | 'session' | 'engine'>,
+  { world, session, engine, transcriptPath }: Pick<ToolContext, 'world' | 'session' | 'engine' | 'transcriptPath'>,
   row: SessionRow,
+  verbose = false,
 ): Record<string, unknown> {
   const key = requireSessionKey(row.key, keyContext(world.agents, row.agent));
-  const settings = settingsOf(row);
+  const { channel, displayName, model, thinkingLevel, verboseLevel = 'off', sendPolicy } = settingsOf(row);
   const delivery = deliveryOf(row);
-  const model = engine.modelOf(row);
+  const own = engine.modelOf(row);
+  const usual = engine.modelOf({ agent: row.agent, settings: '{}' });
+  /** A value that is as usual goes without saying. */
+  const unless = <V>(value: V, as: V) => (verbose || value !== as ? value : undefined);
   const all = {
     // The one shared chat is its owner's main session; others reach it by that name in full.
     key: key.shape !== 'global' ? row.key : session.agent === row.agent ? 'main' : `agent:${row.agent}:main`,
     kind: row.kind,
-    channel: sessionChannel(key, { channel: settings.channel, lastChannel: delivery?.channel }),
+    channel: sessionChannel(key, { channel, lastChannel: delivery?.channel }),
     label: row.label,
-    displayName: settings.displayName,
+    displayName,
     updatedAt: row.last_at,
     sessionId: row.id,
-    model: model?.model ?? settings.model,
-    contextTokens: model?.contextTokens,
-    totalTokens: row.total_tokens || undefined,
-    thinkingLevel: model?.thinkingLevel ?? settings.thinkingLevel,
-    verboseLevel: settings.verboseLevel,
-    systemSent: row.system_sent === 1 || undefined,
-    abortedLastRun: row.aborted_last === 1 || undefined,
-    sendPolicy: settings.sendPolicy,
+    model: unless(own?.model ?? model, usual?.model),
+    contextTokens: unless(own?.contextTokens, usual?.contextTokens),
+    totalTokens: unless(row.total_tokens, 0),
+    thinkingLevel: unless(own?.thinkingLevel ?? thinkingLevel, usual?.thinkingLevel),
+    verboseLevel: unless(verboseLevel, 'off'),
+    systemSent: unless(row.system_sent === 1, false),
+    abortedLastRun: unless(row.aborted_last === 1, false),
+    sendPolicy,
     lastChannel: delivery?.channel,
     lastTo: delivery?.to,
-    deliveryContext: delivery,
+    // Where it says no more than the two before it, it is left out.
+    deliveryContext: verbose || delivery?.threadId !== undefined || isOther(delivery?.accountId) ? delivery : undefined,
+    transcriptPath: transcriptPath(row.id),
   };
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined && value !== null));
 }
+
+const isOther = (account: string | undefined) => account !== undefined && account !== 'default';
 
 /** The newest that still fit; all rows share one answer. */
 async function lastMessages(context: ToolContext, row: SessionRow, limit: number, room: { bytes: number }): Promise<TranscriptMessage[]> {

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { listSessions, scopeOfCaller } from '../engine/lists.ts';
 import { passesFilter } from '../rules/visibility.ts';
-import type { Search, SearchedEntry } from '../store/sqlite/search.ts';
+import type { Progress, Search, SearchedEntry } from '../store/sqlite/search.ts';
 import { levelName, levelRank } from '../store/views.ts';
 import { defineTool, type Tool } from './define.ts';
 
@@ -40,12 +40,19 @@ export function sessionsSearch(search: Search): Tool {
       };
       const answer = search.search({ text: args.query, limit: Math.min(Math.floor(args.limit ?? 20), 100), ...sessions, readable });
       const found = answer.found.map(({ sessionPk, seq, at, snippet }) => ({ sessionKey: keys.get(sessionPk)!.key, seq, at, snippet }));
-      const notes = {
-        ...(answer.truncated ? { truncated: true } : {}),
-        ...(answer.indexedTo < answer.latest ? { note: 'the newest messages may not be indexed yet' } : {}),
-      };
+      const behind = rows.filter((row) => row.last_pos > answer.indexedTo).length;
+      const notes = { ...(answer.truncated ? { truncated: true } : {}), indexed: howFar(answer, behind, next !== undefined) };
       const taint = Math.max(0, ...answer.found.map((hit) => keys.get(hit.sessionPk)!.level));
       return { value: { count: found.length, scope: scope.visibility, found, ...notes }, taint };
     },
   });
+}
+
+/** How far the index has read, told by the sessions the caller can see: what happens in others shows nowhere. */
+function howFar({ indexedTo }: Progress, behind: number, more: boolean): string {
+  if (behind === 0 && !more) return 'all';
+  if (indexedTo === 0) return 'the newest messages; older ones are still being read';
+  return behind === 0
+    ? 'all but perhaps the newest messages'
+    : `all but the newest messages of ${behind === 1 ? '1 session' : `${behind} sessions`}`;
 }

@@ -1,7 +1,7 @@
 // sessions_send: a message into another session, and its reply if the caller waits for it.
 import { z } from 'zod';
 import { InterlaneError } from '../errors.ts';
-import { defineTool } from './define.ts';
+import { alias, defineTool, needed } from './define.ts';
 import { oneOf, resolveSession } from './resolve.ts';
 
 const longestWaitSeconds = 3_600;
@@ -12,11 +12,11 @@ export const sessionsSend = defineTool({
   effect: 'keyed',
   params: z.strictObject({
     sessionKey: z.string().min(1).max(4096).optional().describe('session key or session id; or give label'),
-    session_id: z.string().min(1).max(4096).optional().describe('same as sessionKey'),
+    session_id: alias(z.string().min(1).max(4096)),
     label: z.string().min(1).max(512).optional().describe('label of the session, instead of sessionKey'),
     agentId: z.string().max(64).optional().describe('with label: the agent whose session it is'),
-    message: z.string().min(1).max(1_000_000).optional().describe('the text to send'),
-    content: z.string().min(1).max(1_000_000).optional().describe('same as message'),
+    message: needed(z.string().min(1).max(1_000_000), 'the text to send'),
+    content: alias(z.string().min(1).max(1_000_000)),
     timeoutSeconds: z.number().min(0).optional().describe('seconds to wait for the reply (default 30); 0 sends and does not wait'),
   }),
   async run(context, args) {

@@ -108,6 +108,12 @@ describe('interlane explain', () => {
     expect(stdout).toContain('action?: "list" | "read" | "status" | "send"');
   });
 
+  it('explains which tools a session gets', async () => {
+    const { stdout } = await interlane(['explain', 'tools', '{"session":{"key":"agent:main:subagent:1"}}']);
+    expect(stdout).toContain('✗ sessions_send');
+    expect(stdout).toContain('a spawned session has no session tools unless tools.subagents.tools.allow names them');
+  });
+
   it('explains why one session cannot see another', async () => {
     const { stdout } = await interlane(['explain', 'access', '{"caller":{"key":"main"},"target":{"key":"agent:work:main"}}']);
     expect(stdout).toContain('BLOCK agent:main:main to read agent:work:main');

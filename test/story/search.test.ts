@@ -9,9 +9,9 @@ const script = [
   { steps: [{ say: 'ok' }] },
 ];
 
-async function start(visibility: 'agent' | 'self') {
+async function start(visibility: 'agent' | 'self', thread = true) {
   const config = { session: { dmScope: 'per-peer' as const }, tools: { sessions: { visibility } } };
-  const { gateway, stateDir } = await forTest(new Stage(new RealClock())).start(config, script, { search: true });
+  const { gateway, stateDir } = await forTest(new Stage(new RealClock())).start(config, script, { search: thread });
   const say = async (peer: string, text: string) => {
     const { runId } = await write(gateway, text, peer);
     return (await gateway.engine.wait(runId, 10_000)).reply!;
@@ -43,4 +43,25 @@ it('finds nothing in sessions that the caller cannot see, and does not say that 
   const answer = JSON.parse(await say('bob', 'look for it')) as object;
   expect(answer).toMatchObject({ count: 0, scope: 'self', found: [] });
   expect(answer).not.toHaveProperty('truncated');
+});
+
+it('says how far the index has read, by the sessions that the caller can see', async () => {
+  const { say, indexAll } = await start('agent', false);
+  const indexed = async (from: string) => (JSON.parse(await say(from, 'look for it')) as { indexed: string }).indexed;
+  await say('ana', 'the pineapple is in the fridge');
+  expect(await indexed('bob')).toBe('the newest messages; older ones are still being read');
+  indexAll();
+  // The question itself is in no index yet.
+  expect(await indexed('bob')).toBe('all but the newest messages of 1 session');
+  await say('ana', 'and another one');
+  expect(await indexed('bob')).toBe('all but the newest messages of 2 sessions');
+});
+
+it('does not tell of what it has not read in sessions that the caller cannot see', async () => {
+  const { say, indexAll } = await start('self', false);
+  const indexed = async (from: string) => (JSON.parse(await say(from, 'look for it')) as { indexed: string }).indexed;
+  await indexed('bob');
+  indexAll();
+  for (const peer of ['ana', 'cy', 'dee']) await say(peer, 'hello');
+  expect(await indexed('bob')).toBe('all but the newest messages of 1 session');
 });

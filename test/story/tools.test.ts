@@ -1,15 +1,16 @@
 // The session tools as an agent meets them: every call is made by a real run, and its answer is read from the transcript.
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import * as fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { z } from 'zod';
 import { Config } from '../../src/config/schema.ts';
+import { toolNames } from '../../src/protocol/tool.ts';
 import type { TranscriptMessage } from '../../src/protocol/transcript.ts';
 import { compileWorld } from '../../src/rules/decide.ts';
-import { Script } from '../../src/runtime/scripted.ts';
-import type { Value } from '../../src/store/contract.ts';
-import type { EntryRow } from '../../src/store/rows.ts';
 import { HandClock } from '../clock.ts';
-import { forTest, Stage, type ConfigText } from './stage.ts';
+import { forTest, type ConfigText } from './stage.ts';
+import { callScript, ToolStage, type Refused } from './tool-stage.ts';
 
 // Nothing here depends on how long it takes; a machine with other work to do may take its time.
 vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
@@ -17,63 +18,10 @@ vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
 type Row = Record<string, unknown> & { key: string; sessionId: string; messages?: TranscriptMessage[] };
 type Listed = { count: number; scope: string; sessions: Row[]; nextCursor?: string };
 type History = { sessionKey: string; messages: TranscriptMessage[]; truncated?: true; nextCursor?: string };
-type Refused = { status: 'error'; code: string; error: string };
 
 const caller = 'agent:ana:main';
 
-/** A stage whose scripted model makes the calls a test asks for. */
-class Tools extends Stage {
-  private runs = 0;
-
-  async sql(sql: string, ...params: Value[]): Promise<void> {
-    await this.gateway.store.write(
-      {
-        name: 'test',
-        *body(t) {
-          yield* t.run(sql, ...params);
-        },
-      },
-      {},
-    );
-  }
-
-  /** An input into a session, opened if need be; resolves when its turn is over. */
-  async say(key: string, text: string, more: { taint?: number; kind?: string; label?: string } = {}) {
-    const { taint = 0, kind = 'other', label } = more;
-    const runId = `run${this.runs++}`;
-    await this.gateway.engine.accept({
-      sessionKey: key,
-      open: { id: `id of ${key}`, agent: key.split(':')[1]!, kind, label, user: 'loopback:you' },
-      runId,
-      text,
-      provenance: { kind: 'user' },
-      principal: 'you',
-      taint,
-      mode: 'followup',
-      class: 'main',
-      deliver: false,
-      now: this.clock.now(),
-    });
-    return this.gateway.engine.wait(runId, 3_600_000);
-  }
-
-  /** The session calls tools, all in one step; resolves with their results in the order of the calls. */
-  async calls(calls: { tool: string; args?: Record<string, unknown> }[], from = caller): Promise<EntryRow[]> {
-    const steps = Script.parse([{ steps: [{ calls }, { say: 'done' }] }])[0]!.steps;
-    this.script[0]!.steps.splice(0, Infinity, ...steps);
-    const view = await this.say(from, 'call');
-    if (view.state !== 'ok' || view.reply !== 'done') throw new Error(`the run of the calls did not go on: ${JSON.stringify(view)}`);
-    return this.rows<EntryRow>(
-      `SELECT entries.* FROM entries JOIN runs ON runs.pk = run_pk WHERE role = 'toolResult' AND runs.id = ? ORDER BY CAST(substr(body ->> 'toolCallId', 3) AS INTEGER)`,
-      view.runId,
-    );
-  }
-
-  async call<T = Refused>(tool: string, args: Record<string, unknown> = {}, from = caller): Promise<T> {
-    const [row] = await this.calls([{ tool, args }], from);
-    return JSON.parse(row!.text) as T;
-  }
-
+class Tools extends ToolStage {
   list(args: Record<string, unknown> = {}, from = caller) {
     return this.call<Listed>('sessions_list', args, from);
   }
@@ -90,17 +38,15 @@ class Tools extends Stage {
 const agents = { list: [{ id: 'ana', default: true, name: 'Ana' }, { id: 'bo', name: 'Bo' }, { id: 'cy' }] };
 const all = { tools: { sessions: { visibility: 'all' as const }, agentToAgent: { enabled: true } } };
 
-/** The first rule of the script is a caller's turn. Each call of a test puts its own steps there. */
-const script = [{ when: '^\\ncall$', steps: [{ say: 'nothing to do' }] }, { steps: [{ say: 're: {{input}}' }] }];
-
-const start = (tools: Tools, config: ConfigText): Promise<Tools> => tools.start({ agents, ...all, ...config }, script, { channels: [] });
-const open = (config: ConfigText = {}): Promise<Tools> => start(forTest(new Tools(new HandClock())), config);
+const start = (tools: Tools, config: ConfigText): Promise<Tools> =>
+  tools.start({ agents, ...all, ...config }, callScript, { channels: [] });
+const open = (config: ConfigText = {}): Promise<Tools> => start(forTest(new Tools(new HandClock(), caller)), config);
 
 /** One gateway for all tests of a group, which only ask it things. */
 function share(prepare: (tools: Tools) => Promise<void> = async () => {}, config: ConfigText = {}): () => Tools {
   let tools: Tools;
   beforeAll(async () => {
-    tools = await start(new Tools(new HandClock()), config);
+    tools = await start(new Tools(new HandClock(), caller), config);
     await prepare(tools);
   });
   afterAll(() => tools.end());
@@ -119,7 +65,7 @@ describe('sessions_list', () => {
     await tools.sql(
       'UPDATE sessions SET settings = ?, delivery = ?, total_tokens = 12, system_sent = 1, aborted_last = 1 WHERE key = ?',
       JSON.stringify(settings),
-      JSON.stringify({ channel: 'telegram', to: '-100', accountId: 'default' }),
+      JSON.stringify({ channel: 'telegram', to: '-100', accountId: 'work' }),
       key,
     );
     const { sessions } = await tools.list({ kinds: ['group'] });
@@ -141,9 +87,43 @@ describe('sessions_list', () => {
         sendPolicy: 'deny',
         lastChannel: 'telegram',
         lastTo: '-100',
-        deliveryContext: { channel: 'telegram', to: '-100', accountId: 'default' },
+        deliveryContext: { channel: 'telegram', to: '-100', accountId: 'work' },
       },
     ]);
+  });
+
+  it('leaves out what is as usual, and shows it when asked for everything', async () => {
+    const providers = { p: { type: 'openai' as const, models: { m: { contextTokens: 9_000 }, big: { contextTokens: 90_000 } } } };
+    const defaults = { model: 'p/m', thinking: 'low' as const };
+    const tools = await open({
+      models: { providers },
+      agents: {
+        defaults,
+        list: agents.list.map((one) => ({ ...one, runtime: caller.includes(`:${one.id}:`) ? ('scripted' as const) : ('model' as const) })),
+      },
+    });
+    const delivery = JSON.stringify({ channel: 'telegram', to: '7', accountId: 'default' });
+    const usual = { model: 'p/m', thinkingLevel: 'low', verboseLevel: 'off' };
+    await tools.sql('UPDATE sessions SET settings = ?, delivery = ? WHERE key = ?', JSON.stringify(usual), delivery, 'agent:bo:main');
+    await tools.sql('UPDATE sessions SET settings = ? WHERE key = ?', JSON.stringify({ model: 'p/big' }), 'agent:cy:main');
+    mkdirSync(join(tools.stateDir, 'transcripts'));
+    const byKey = async (args: object) => Object.fromEntries((await tools.list({ ...args })).sessions.map((row) => [row.key, row]));
+    const lean = await byKey({});
+    const [bo, cy] = [lean['agent:bo:main']!, lean['agent:cy:main']!];
+    expect(Object.keys(bo)).toEqual(['key', 'kind', 'channel', 'updatedAt', 'sessionId', 'lastChannel', 'lastTo']);
+    expect(cy).toMatchObject({ model: 'p/big', contextTokens: 90_000 });
+    const transcriptPath = join(tools.stateDir, 'transcripts', `${bo.sessionId}.jsonl`);
+    writeFileSync(transcriptPath, '');
+    expect((await byKey({ verbose: true }))['agent:bo:main']).toMatchObject({
+      ...usual,
+      contextTokens: 9_000,
+      totalTokens: 0,
+      systemSent: false,
+      abortedLastRun: false,
+      deliveryContext: { channel: 'telegram', to: '7', accountId: 'default' },
+      transcriptPath,
+    });
+    expect((await byKey({}))['agent:bo:main']).toMatchObject({ transcriptPath });
   });
 
   it('shows a channel as "internal" for work nobody typed, and as "unknown" where nothing is known', async () => {
@@ -544,6 +524,7 @@ describe('session_status', () => {
         taint: 'PUBLIC',
         createdAt: opened,
         queued: 0,
+        tools: [...toolNames],
       });
     }
   });
@@ -577,12 +558,46 @@ describe('agents_list', () => {
     expect(await tools.call('agents_list')).toEqual({ requester: 'ana', agents: expected });
   });
 
-  it('shows nobody to a session that may not spawn', async () => {
+  it('is refused to a session that may not spawn', async () => {
+    const tools = await open({ tools: { ...all.tools, subagents: { tools: { allow: ['*'] } } } });
+    expect(await tools.call('agents_list', {}, await child(tools))).toEqual(refusal('SPAWN_DEPTH', /1 deep, and .*maxSpawnDepth is 1/));
+  });
+});
+
+/** A session that the caller spawned. */
+async function child(tools: Tools): Promise<string> {
+  const key = 'agent:ana:subagent:1';
+  await tools.say(key, 'x');
+  await tools.sql('UPDATE sessions SET depth = 1, parent_key = ? WHERE key = ?', caller, key);
+  return key;
+}
+
+describe('the tools of a session', () => {
+  it('are refused with the reason where it does not get them, and the run goes on', async () => {
+    const tools = await open({ agents: { list: [{ ...agents.list[0]!, tools: { deny: ['agents_*'] } }] } });
+    expect(await tools.call('agents_list')).toEqual(
+      refusal('TOOL_NOT_ALLOWED', /^agents_list is refused: deny of tools of agent "ana" has/),
+    );
+    expect(await tools.call('agents_lost')).toEqual(refusal('INVALID_REQUEST', /does not exist/));
+    expect((await tools.call('agents_lost')).error).not.toContain('agents_list');
+    expect(await tools.call('sessions_list')).toMatchObject({ count: 1 });
+  });
+
+  it('of a child are none of the session tools, unless the config names them', async () => {
     const tools = await open();
-    const child = 'agent:ana:subagent:1';
-    await tools.say(child, 'x');
-    await tools.sql('UPDATE sessions SET depth = 1 WHERE key = ?', child);
-    expect(await tools.call('agents_list', {}, child)).toEqual({ requester: 'ana', agents: [] });
+    const from = await child(tools);
+    expect(await tools.call('sessions_list', {}, from)).toEqual(refusal('TOOL_NOT_ALLOWED', /tools\.subagents\.tools\.allow/));
+    const trusted = await open({ tools: { ...all.tools, subagents: { tools: { allow: ['sessions_list'] } } } });
+    expect(await trusted.call('sessions_list', {}, await child(trusted))).toMatchObject({ count: 4 });
+  });
+
+  it('are shown by session_status: which it gets, and why not the others', async () => {
+    const tools = await open({ agents: { list: [{ ...agents.list[0]!, tools: { deny: ['sessions_send'] } }, agents.list[1]!] } });
+    const own = await tools.call<Record<string, unknown>>('session_status');
+    expect(own['tools']).toEqual(toolNames.filter((name) => name !== 'sessions_send'));
+    expect(own['toolsRefused']).toEqual({ sessions_send: 'deny of tools of agent "ana" has "sessions_send"' });
+    const other = await tools.call<Record<string, unknown>>('session_status', { sessionKey: 'agent:bo:main', verbose: true });
+    expect(other['tools']).toEqual(toolNames.map((tool) => ({ tool, allowed: true, why: 'tools of agent "bo" are not limited' })));
   });
 });
 
@@ -770,11 +785,7 @@ describe('a call that is wrong', () => {
   it.each<[string, string, RegExp]>([
     ['sesions_list', 'a tool name with a slip', /did you mean sessions_list\?/],
     ['Session_Status', 'a tool name in another case', /did you mean session_status\?/],
-    [
-      'fly_to_the_moon',
-      'a tool name like no other',
-      /the tools are: sessions_list, sessions_history, sessions_send, session_status, agents_list/,
-    ],
+    ['fly_to_the_moon', 'a tool name like no other', new RegExp(`the tools are: ${toolNames.join(', ')}$`)],
   ])('%s: %s is answered with what there is, and the run goes on', async (tool, _, error) => {
     expect(await tools().call(tool)).toEqual(refusal('INVALID_REQUEST', error));
   });

@@ -897,6 +897,7 @@ describe('the surface', () => {
       'explain.key': 'operator.read',
       'explain.send': 'operator.read',
       'explain.access': 'operator.read',
+      'explain.tools': 'operator.read',
       'tokens.list': 'operator.admin',
       'tokens.create': 'operator.admin',
       'tokens.signIn': 'operator.admin',

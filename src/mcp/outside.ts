@@ -1,0 +1,310 @@
+// Outside MCP servers as tools, `server__tool`: started when first needed, again after a pause when they die, and never waited for too long.
+import type { CallToolResult, Tool as Listed } from '@modelcontextprotocol/client';
+import { z } from 'zod';
+import { untilAborted } from '../engine/abort.ts';
+import type { Clock } from '../engine/engine.ts';
+import { InterlaneError, reasonOf } from '../errors.ts';
+import type { Tool, ToolOutcome } from '../tools/define.ts';
+import type { OutsideTools } from '../tools/invoke.ts';
+import { largestAnswer } from '../tools/page.ts';
+import { connect, Refused, type Connection, type OutsideSettings } from './outside-connection.ts';
+
+interface OutsideParts {
+  clock: Clock;
+  warn(message: string): void;
+}
+
+/** A package runner may have to fetch the server first. */
+const startMs = 30_000;
+/** How long a turn waits for tools nobody has seen yet; it then goes on without them. */
+const firstLookMs = 5_000;
+/** A server that has not answered a call must answer this soon, or is taken for dead. */
+const pingMs = 5_000;
+const freshMs = 10 * 60_000;
+const firstPauseMs = 1_000;
+const longestPauseMs = 60_000;
+
+const mostTools = 128;
+const longestDescription = 400;
+const longestHint = 200;
+const largestSchema = 8_000;
+
+export class OutsideServers implements OutsideTools {
+  private readonly servers: Map<string, OutsideServer>;
+
+  constructor(settings: Record<string, OutsideSettings>, parts: OutsideParts) {
+    this.servers = new Map(Object.entries(settings).map(([name, one]) => [name, new OutsideServer(name, one, parts)]));
+  }
+
+  known(): Tool[] {
+    return [...this.servers.values()].flatMap((server) => server.tools);
+  }
+
+  async ready(names: string[], signal?: AbortSignal): Promise<void> {
+    await Promise.all(names.map(async (name) => this.servers.get(name)?.ready(signal)));
+  }
+
+  /** What is wrong with a server right now. */
+  trouble(name: string): string | undefined {
+    return this.servers.get(name)?.trouble;
+  }
+
+  warnings(): string[] {
+    return [...this.servers].flatMap(([name, { trouble }]) => (trouble === undefined ? [] : [`mcp.servers.${name} ${trouble}`]));
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.servers.values()].map((server) => server.close()));
+  }
+}
+
+class OutsideServer {
+  tools: Tool[] = [];
+  trouble: string | undefined;
+  private readonly name: string;
+  private readonly settings: OutsideSettings;
+  private readonly parts: OutsideParts;
+  private opening: Promise<Connection> | undefined;
+  /** The start that somebody has waited for, and long enough. */
+  private looked: Promise<Connection> | undefined;
+  private current: Connection | undefined;
+  private era: Connection['era'] | undefined;
+  private listedAt: number | undefined;
+  /** Deaths and failed starts since it last answered a call. */
+  private failures = 0;
+  private notBefore = 0;
+  private readonly closed = new AbortController();
+  /** What is being started or ended; nothing of it outlives the gateway. */
+  private readonly underWay = new Set<Promise<unknown>>();
+
+  constructor(name: string, settings: OutsideSettings, parts: OutsideParts) {
+    this.name = name;
+    this.settings = settings;
+    this.parts = parts;
+  }
+
+  /** Its tools are known, or it had its chance. Never throws: who calls one of its tools is told. */
+  async ready(signal = this.closed.signal): Promise<void> {
+    if (this.listedAt !== undefined) {
+      if (this.current && this.parts.clock.elapsed() - this.listedAt > freshMs) void this.refresh(this.current);
+      return;
+    }
+    // One look for each start: a turn that went on without it does not wait again at its next step.
+    if (this.opening && this.looked === this.opening) return;
+    const connected = this.connected();
+    await this.within(firstLookMs, signal, () => connected).catch(() => {});
+    this.looked = this.opening;
+  }
+
+  async close(): Promise<void> {
+    this.closed.abort(new Error('the gateway is stopping'));
+    if (this.current) this.end(this.current);
+    await Promise.all(this.underWay);
+  }
+
+  private track(work: Promise<unknown>): void {
+    const settled = work.catch(() => {}).finally(() => this.underWay.delete(settled));
+    this.underWay.add(settled);
+  }
+
+  private end(connection: Connection): void {
+    this.track(connection.close());
+  }
+
+  /** The connection there is, the one under way, or a new one unless it is too early for that. */
+  private connected(): Promise<Connection> {
+    if (this.opening) return this.opening;
+    const wait = this.notBefore - this.parts.clock.elapsed();
+    if (wait > 0)
+      return Promise.reject(this.unavailable(`${this.trouble ?? 'is not reachable'}; it is tried again in ${Math.ceil(wait / 1_000)} s`));
+    const opening = this.open().catch((thrown: unknown) => {
+      const lastWords = thrown instanceof Error && typeof thrown.cause === 'string' ? thrown.cause : '';
+      const why = `cannot be reached: ${plain(reasonOf(thrown))}`;
+      if (this.opening === opening) this.failed(why, lastWords);
+      throw this.unavailable(why);
+    });
+    this.opening = opening;
+    return opening;
+  }
+
+  private async open(): Promise<Connection> {
+    this.closed.signal.throwIfAborted();
+    let made: Connection | undefined;
+    const connection = await this.within(startMs, this.closed.signal, async (signal) => {
+      const onToolsChanged = () => void (made && this.refresh(made));
+      const onClose = (lastWords: string) => this.lost(made, 'ended', lastWords);
+      const connecting = connect(this.settings, { signal, era: this.era, onClose, onToolsChanged });
+      this.track(connecting);
+      made = await connecting;
+      try {
+        this.take(await untilAborted(signal, made.list(signal)));
+      } catch (thrown) {
+        this.end(made);
+        throw thrown;
+      }
+      return made;
+    });
+    this.era = connection.era;
+    this.current = connection;
+    this.trouble = undefined;
+    return connection;
+  }
+
+  private lost(connection: Connection | undefined, why: string, lastWords = ''): void {
+    if (connection && connection === this.current) this.failed(why, lastWords);
+  }
+
+  /** What a child wrote on standard error is for the operator: it may hold anything. */
+  private failed(why: string, lastWords: string): void {
+    this.opening = undefined;
+    this.current = undefined;
+    if (this.closed.signal.aborted) return;
+    // The first time it is tried again at once: a server that worked may simply have been restarted.
+    const pause = this.failures === 0 ? 0 : Math.min(firstPauseMs * 2 ** (this.failures - 1), longestPauseMs);
+    this.failures++;
+    this.notBefore = this.parts.clock.elapsed() + pause;
+    this.trouble = why;
+    this.parts.warn(`mcp.servers.${this.name} ${why}${lastWords === '' ? '' : `; its last words: ${plain(lastWords)}`}`);
+  }
+
+  /** Gives up a connection that no longer works. */
+  private drop(connection: Connection, why: string): void {
+    this.lost(connection, why);
+    this.end(connection);
+  }
+
+  private async refresh(connection: Connection): Promise<void> {
+    this.listedAt = this.parts.clock.elapsed();
+    try {
+      this.take(await this.within(startMs, this.closed.signal, (signal) => connection.list(signal)));
+    } catch (thrown) {
+      if (!(thrown instanceof Refused)) this.drop(connection, `did not list its tools: ${plain(reasonOf(thrown))}`);
+    }
+  }
+
+  private take(listed: Listed[]): void {
+    const taken = new Map<string, Tool>();
+    const left: string[] = [];
+    for (const one of listed) {
+      const tool = taken.size < mostTools ? this.toolOf(one) : undefined;
+      if (tool && !taken.has(tool.name)) taken.set(tool.name, tool);
+      else left.push(plain(one.name, 80));
+    }
+    if (left.length > 0)
+      this.parts.warn(
+        `mcp.servers.${this.name} has tools that cannot be offered (name or schema too long, or too many): ${left.slice(0, 10).join(', ')}`,
+      );
+    this.tools = [...taken.values()];
+    this.listedAt = this.parts.clock.elapsed();
+  }
+
+  private toolOf({ name: given, description, inputSchema }: Listed): Tool | undefined {
+    const name = `${this.name}__${given.replace(/[^a-zA-Z0-9_-]/g, '_')}`;
+    const schema = tame(inputSchema, 0) as Record<string, unknown>;
+    if (name.length > 64 || JSON.stringify(schema).length > largestSchema) return undefined;
+    const { [given]: known } = this.settings.tools;
+    const effect = known?.effect ?? this.settings.effect;
+    return {
+      name,
+      description: plain(description ?? given, longestDescription),
+      params: z.record(z.string(), z.unknown()),
+      schema,
+      effect,
+      level: known?.level ?? this.settings.level,
+      run: (context, args) => this.call(given, args, effect, context.key, context.signal),
+    };
+  }
+
+  private async call(
+    tool: string,
+    args: Record<string, unknown>,
+    effect: Tool['effect'],
+    key: string,
+    signal: AbortSignal,
+  ): Promise<ToolOutcome> {
+    for (let attempt = 1; ; attempt++) {
+      const connection = await untilAborted(signal, this.connected());
+      try {
+        const result = await this.within(this.settings.timeoutSeconds * 1_000, signal, (until) => connection.call(tool, args, key, until));
+        this.failures = 0;
+        return { value: textOf(result), isError: result.isError === true };
+      } catch (thrown) {
+        signal.throwIfAborted();
+        if (thrown instanceof Refused) return failure('TOOL_FAILED', `server "${this.name}" refused the call: ${plain(thrown.message)}`);
+        const late = thrown instanceof Late;
+        if (late) void this.check(connection);
+        else this.drop(connection, `failed in a call: ${plain(reasonOf(thrown))}`);
+        const what = late ? `did not answer in ${this.settings.timeoutSeconds} s` : 'was lost during the call';
+        if (effect === 'once')
+          return failure(
+            'OUTCOME_UNKNOWN',
+            `server "${this.name}" ${what}; whether it took effect is not known, so check before doing it again`,
+          );
+        if (late || attempt === 2) throw this.unavailable(`${what}; try again later`);
+      }
+    }
+  }
+
+  /** After a call without an answer: is anybody there? */
+  private async check(connection: Connection): Promise<void> {
+    try {
+      await this.within(pingMs, this.closed.signal, (signal) => connection.ping(signal));
+    } catch {
+      this.drop(connection, 'does not answer');
+    }
+  }
+
+  /** The work's result in time, whatever the work does about the signal. */
+  private async within<T>(ms: number, signal: AbortSignal, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const late = new AbortController();
+    const cancel = this.parts.clock.after(ms, () => late.abort(new Late(`it took longer than ${ms / 1_000} s`)));
+    const until = AbortSignal.any([signal, late.signal]);
+    try {
+      return await untilAborted(until, work(until));
+    } finally {
+      cancel();
+    }
+  }
+
+  private unavailable(why: string): InterlaneError {
+    return new InterlaneError('UNAVAILABLE', `server "${this.name}" ${why}`);
+  }
+}
+
+class Late extends Error {}
+
+const failure = (code: string, error: string): ToolOutcome => ({ value: { status: 'error', code, error }, isError: true });
+
+/** Their words in one line of ours: no control characters, no brackets that only the gateway writes, not too long. */
+function plain(text: string, longest = 300): string {
+  const line = text
+    // oxlint-disable-next-line no-control-regex -- these are what is taken out
+    .replace(/[\u0000-\u001F\u007F-\u009F\u2028\u2029]+/g, ' ')
+    .replace(/[⟦⟧]/g, '|')
+    .trim();
+  return line.length > longest ? `${line.slice(0, longest - 1)}…` : line;
+}
+
+/** A schema as a model may see it: hints cut short, nothing too deep. */
+function tame(value: unknown, depth: number): unknown {
+  if (typeof value === 'string') return plain(value, longestHint);
+  if (typeof value !== 'object' || value === null) return value;
+  if (depth > 12) return {};
+  if (Array.isArray(value)) return value.map((one) => tame(one, depth + 1));
+  return Object.fromEntries(
+    Object.entries(value).flatMap(([name, one]) => (name === '$schema' ? [] : [[plain(name, longestHint), tame(one, depth + 1)]])),
+  );
+}
+
+function textOf({ content, structuredContent }: Pick<CallToolResult, 'content' | 'structuredContent'>): string {
+  const parts = content.map((block) => {
+    if (block.type === 'text') return block.text;
+    if (block.type === 'resource' && 'text' in block.resource) return block.resource.text;
+    if (block.type === 'resource_link') return `[resource ${block.uri}]`;
+    return `[${block.type}, not shown]`;
+  });
+  const text = parts.length === 0 && structuredContent !== undefined ? JSON.stringify(structuredContent) : parts.join('\n');
+  return text.length <= largestAnswer
+    ? text
+    : `${text.slice(0, largestAnswer)}\n[cut: the first ${largestAnswer} of ${text.length} characters]`;
+}

@@ -1,0 +1,157 @@
+// Which tools a session gets, and why: its agent's list, its channel's, what a child may have, and what lies outside of a sandbox.
+import type { ErrorCode } from '../errors.ts';
+import type { RuleTrace } from '../protocol/decision.ts';
+import { agentId, platformId } from '../protocol/ids.ts';
+import type { Level } from '../protocol/labels.ts';
+import type { RuleSettings, ToolList } from '../protocol/settings.ts';
+import type { Agent } from './agents.ts';
+import { matchesGlob } from './glob.ts';
+import { mayFlow } from './taint.ts';
+
+/** What a child has only where the config says so: everything that reaches beyond its own session. */
+const sessionTools = new Set([
+  'sessions_list',
+  'sessions_history',
+  'sessions_send',
+  'sessions_search',
+  'session_status',
+  'sessions_spawn',
+  'sessions_yield',
+  'subagents',
+  'agents_list',
+  'message',
+]);
+/** Of those, what has a use only for a session that may spawn. */
+const spawnTools = new Set(['sessions_spawn', 'sessions_yield', 'subagents', 'agents_list']);
+
+export interface ToolRules {
+  children: ToolList;
+  channels: Map<string, ToolList>;
+  /** Outside tool servers: who may use them, and the highest level of what may be sent to them. */
+  servers: Map<string, { agents: string[] | undefined; accepts: Level }>;
+}
+
+/** A session, as far as its tools depend on it. */
+export interface ToolHolder {
+  agent: Agent;
+  depth: number;
+  maxSpawnDepth: number;
+  sandboxed: boolean;
+  channel: string | undefined;
+  taint: Level;
+}
+
+export type ToolAnswer = { tool: string; why: string; rules: RuleTrace[] } & ({ allowed: true } | { allowed: false; code: ErrorCode });
+
+export function compileToolRules({ tools, mcp }: Pick<RuleSettings, 'tools' | 'mcp'>): ToolRules {
+  const servers = Object.entries(mcp.servers).map(([name, { agents, level, accepts }]) => {
+    const ids = agents?.map((id) => (id.trim() === '*' ? '*' : agentId(id)));
+    return [name, { agents: ids, accepts: accepts ?? level ?? 'PUBLIC' }] as const;
+  });
+  return {
+    children: tools.subagents.tools,
+    channels: new Map(Object.entries(tools.channels).map(([channel, list]) => [platformId(channel), list])),
+    servers: new Map(servers),
+  };
+}
+
+/** The outside server a tool belongs to: `server__tool`. */
+export function serverOf({ servers }: ToolRules, tool: string): string | undefined {
+  const cut = tool.indexOf('__');
+  const name = tool.slice(0, Math.max(0, cut));
+  return servers.has(name) ? name : undefined;
+}
+
+/** Every gate is asked, so that the trace shows each obstacle; the first one is the reason. */
+export function decideTool(rules: ToolRules, tool: string, holder: ToolHolder): ToolAnswer {
+  const { agent, depth, channel } = holder;
+  const gates: Gate[] = [byList('agent.tools', agent.tools, `tools of agent "${agent.id}"`, tool)];
+  const there = channelList(rules, holder);
+  if (there) gates.push(byList('channel.tools', there, `tools.channels.${channel!}`, tool));
+  if (depth > 0) gates.push(...forChild(rules.children, tool, holder));
+  const server = serverOf(rules, tool);
+  if (server !== undefined) gates.push(...forOutside(rules, server, tool, holder));
+  const trace = gates.map(({ rule, refused, why }): RuleTrace => ({ rule, effect: refused ? 'BLOCK' : 'ALLOW', why }));
+  const first = gates.find((gate) => gate.refused);
+  if (first) return { tool, allowed: false, code: first.code ?? 'TOOL_NOT_ALLOWED', why: first.why, rules: trace };
+  return { tool, allowed: true, why: gates.map((gate) => gate.why).join('; '), rules: trace };
+}
+
+/** The servers of which a session could get some tool, before anybody knows what tools they have. */
+export function serversFor(rules: ToolRules, holder: ToolHolder): string[] {
+  const lists = [holder.agent.tools, channelList(rules, holder), holder.depth > 0 ? rules.children : undefined];
+  return [...rules.servers.keys()].filter((server) => {
+    const prefix = `${server}__`.toLowerCase();
+    const some = ({ allow, deny }: ToolList) =>
+      !deny.some((one) => coversAll(one, prefix)) && (!allow || allow.some((one) => mayMatch(one, prefix)));
+    const { agents, accepts } = rules.servers.get(server)!;
+    return (
+      lists.every((list) => !list || some(list)) &&
+      (!agents || agents.includes(holder.agent.id) || agents.includes('*')) &&
+      (!holder.sandboxed || holder.agent.tools.allow !== undefined) &&
+      mayFlow(holder.taint, accepts)
+    );
+  });
+}
+
+const channelList = ({ channels }: ToolRules, { channel }: ToolHolder) => (channel === undefined ? undefined : channels.get(channel));
+
+/** Whether a pattern can match a name that begins so. */
+function mayMatch(pattern: string, prefix: string): boolean {
+  const [head = '', ...rest] = pattern.trim().toLowerCase().split('*');
+  return head.startsWith(prefix) || (rest.length > 0 && prefix.startsWith(head));
+}
+
+/** Whether a pattern matches every name that begins so. */
+function coversAll(pattern: string, prefix: string): boolean {
+  const text = pattern.trim().toLowerCase();
+  return text.indexOf('*') === text.length - 1 && prefix.startsWith(text.slice(0, -1));
+}
+
+interface Gate {
+  rule: string;
+  refused: boolean;
+  why: string;
+  code?: ErrorCode;
+}
+
+function byList(rule: string, { allow, deny }: ToolList, setting: string, tool: string): Gate {
+  const denied = deny.find((pattern) => matchesGlob(pattern, tool));
+  if (denied !== undefined) return { rule, refused: true, why: `deny of ${setting} has "${denied}"` };
+  if (allow === undefined) return { rule, refused: false, why: `${setting} are not limited` };
+  const allowed = allow.find((pattern) => matchesGlob(pattern, tool));
+  return allowed === undefined
+    ? { rule, refused: true, why: `allow of ${setting} does not have it` }
+    : { rule, refused: false, why: `allow of ${setting} has "${allowed}"` };
+}
+
+function forChild(list: ToolList, tool: string, { depth, maxSpawnDepth }: ToolHolder): Gate[] {
+  const rule = 'subagent.tools';
+  const reaching = list.allow === undefined && sessionTools.has(tool);
+  const listed: Gate = reaching
+    ? { rule, refused: true, why: 'a spawned session has no session tools unless tools.subagents.tools.allow names them' }
+    : byList(rule, list, 'tools.subagents.tools', tool);
+  if (!spawnTools.has(tool)) return [listed];
+  const deep = depth >= maxSpawnDepth;
+  const why = `this session is ${depth} deep, and agents.defaults.subagents.maxSpawnDepth is ${maxSpawnDepth}`;
+  return [listed, { rule: 'spawn.depth', refused: deep, why, code: 'SPAWN_DEPTH' }];
+}
+
+function forOutside(rules: ToolRules, server: string, tool: string, { agent, sandboxed, taint }: ToolHolder): Gate[] {
+  const { agents, accepts } = rules.servers.get(server)!;
+  const setting = `mcp.servers.${server}`;
+  const gates: Gate[] = [];
+  if (agents) {
+    const named = agents.includes(agent.id) || agents.includes('*');
+    gates.push({ rule: 'mcp.agents', refused: !named, why: `${setting}.agents ${named ? 'has' : 'does not have'} "${agent.id}"` });
+  }
+  if (sandboxed) {
+    // The server runs outside, with what its own process may do: a way out of the sandbox unless someone chose it.
+    const chosen = agent.tools.allow?.some((pattern) => matchesGlob(pattern, tool)) ?? false;
+    const why = `this session is sandboxed, and a tool of an outside server ${chosen ? 'is named in' : 'must be named in'} allow of its agent`;
+    gates.push({ rule: 'sandbox.tools', refused: !chosen, why });
+  }
+  const why = `this session is ${taint}, and ${setting} accepts ${accepts}`;
+  gates.push({ rule: 'taint.write', refused: !mayFlow(taint, accepts), why, code: 'WRITE_DOWN' });
+  return gates;
+}

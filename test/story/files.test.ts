@@ -1,0 +1,236 @@
+// The workspace tools: what a session writes it reads again, and nothing it can say or do leads out of its own directory.
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import * as fc from 'fast-check';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { Config } from '../../src/config/schema.ts';
+import { startGateway } from '../../src/gateway.ts';
+import { Workspace } from '../../src/tools/workspace.ts';
+import { HandClock } from '../clock.ts';
+import { forTest, type ConfigText } from './stage.ts';
+import { callScript, ToolStage } from './tool-stage.ts';
+
+vi.setConfig({ testTimeout: 30_000 });
+
+const main = 'agent:main:main';
+const open = (config: ConfigText = {}) => forTest(new ToolStage(new HandClock(), main)).start(config, callScript, { channels: [] });
+
+function directory(): string {
+  const path = mkdtempSync(join(tmpdir(), 'interlane-files-'));
+  onTestFinished(() => rmSync(path, { recursive: true, force: true }));
+  return path;
+}
+
+type Listing = { count: number; entries: { name: string; size?: number; kind?: string }[]; truncated?: true };
+type Part = { size: number; text: string; nextOffset?: number };
+const refusal = (error: RegExp) => ({ status: 'error', code: 'INVALID_REQUEST', error: expect.stringMatching(error) as unknown });
+
+describe('a workspace', () => {
+  it('is empty at first, and gives back what was written', async () => {
+    const stage = await open();
+    expect(await stage.call('files_list')).toEqual({ count: 0, entries: [] });
+    expect(await stage.call('files_write', { path: 'notes/today.md', text: 'hëllo' })).toEqual({ size: 6, created: true });
+    expect(await stage.call('files_write', { path: './notes//today.md', text: 'new' })).toEqual({ size: 3, created: false });
+    expect(await stage.call('files_read', { path: 'notes/today.md' })).toEqual({ size: 3, text: 'new' });
+    expect(await stage.call('files_list')).toEqual({ count: 1, entries: [{ name: 'notes/' }] });
+    expect(await stage.call('files_list', { path: 'notes' })).toEqual({ count: 1, entries: [{ name: 'today.md', size: 3 }] });
+  });
+
+  it("is a session's own: others have another, a child too, and a new life begins with an empty one", async () => {
+    const stage = await open();
+    const child = 'agent:main:subagent:1';
+    for (const key of [child, 'agent:main:direct:ana']) await stage.say(key, 'hello');
+    await stage.sql('UPDATE sessions SET depth = 1, parent_key = ? WHERE key = ?', main, child);
+    for (const from of [main, child, 'agent:main:direct:ana']) {
+      expect(await stage.call('files_list', {}, from)).toMatchObject({ count: 0 });
+      await stage.call('files_write', { path: 'a.txt', text: from }, from);
+    }
+    for (const from of [main, child, 'agent:main:direct:ana'])
+      expect(await stage.call<Part>('files_read', { path: 'a.txt' }, from)).toMatchObject({ text: from });
+    const homes = readdirSync(join(stage.stateDir, 'workspaces', 'main'));
+    expect(homes).toHaveLength(3);
+    for (const home of homes) expect(readdirSync(join(stage.stateDir, 'workspaces', 'main', home))).toEqual(['a.txt']);
+    await stage.gateway.engine.reset(main);
+    expect(await stage.call('files_list')).toMatchObject({ count: 0 });
+  });
+
+  it("of an agent's main session is where the config says; its other sessions stay out of it", async () => {
+    const workspace = directory();
+    writeFileSync(join(workspace, 'plan.md'), 'the plan');
+    const stage = await open({ agents: { list: [{ id: 'main', workspace }] } });
+    expect(await stage.call('files_read', { path: 'plan.md' })).toEqual({ size: 8, text: 'the plan' });
+    await stage.say('agent:main:direct:ana', 'hello');
+    expect(await stage.call('files_read', { path: 'plan.md' }, 'agent:main:direct:ana')).toEqual(refusal(/does not exist/));
+    await stage.call('files_write', { path: 'done.md', text: 'x' });
+    expect(readFileSync(join(workspace, 'done.md'), 'utf8')).toBe('x');
+  });
+
+  it('that holds the state directory, or lies in it, is refused at the start', async () => {
+    const stateDir = directory();
+    for (const workspace of [tmpdir(), stateDir, join(stateDir, 'workspaces')]) {
+      const config = Config.parse({ agents: { list: [{ id: 'main', workspace }] } });
+      await expect(startGateway(config, { stateDir })).rejects.toMatchObject({ code: 'CONFIG_INVALID' });
+    }
+  });
+
+  it('labels what it shows with the level of its session', async () => {
+    const stage = await open();
+    await stage.say(main, 'for few', { taint: 2 });
+    const rows = await stage.calls([{ tool: 'files_write', args: { path: 'a', text: 'x' } }, { tool: 'files_list' }]);
+    expect(rows.map((row) => row.taint)).toEqual([2, 2]);
+  });
+
+  it('is written by a call that may be made again', async () => {
+    const stage = await open();
+    await stage.calls(['files_write', 'files_read', 'files_list'].map((tool) => ({ tool, args: { path: 'a', text: 'x' } })));
+    expect(await stage.rows('SELECT tool, effect FROM tool_calls ORDER BY idx')).toEqual([
+      { tool: 'files_write', effect: 'keyed' },
+      { tool: 'files_read', effect: 'pure' },
+      { tool: 'files_list', effect: 'pure' },
+    ]);
+    const workspace = new Workspace(directory());
+    await workspace.write('a', 'x', 'key');
+    await workspace.write('a', 'x', 'key');
+    expect(await workspace.list('', 10)).toMatchObject({ entries: [{ name: 'a', size: 1 }] });
+  });
+});
+
+describe('a file', () => {
+  it('that is long comes in parts that fit together, whatever the characters', async () => {
+    const stage = await open();
+    const text = 'aé漢😀'.repeat(20_000);
+    await stage.call('files_write', { path: 'long.txt', text });
+    let [read, offset]: [string, number | undefined] = ['', 0];
+    while (offset !== undefined) {
+      const part: Part = await stage.call('files_read', { path: 'long.txt', offset });
+      expect(part.text.length).toBeLessThanOrEqual(64 * 1024);
+      read += part.text;
+      offset = part.nextOffset;
+    }
+    expect(read).toBe(text);
+    expect(await stage.call('files_read', { path: 'long.txt', offset: 1e9 })).toMatchObject({ text: '' });
+  });
+
+  it('that is too large, no text, or no file is refused', async () => {
+    const workspace = directory();
+    const stage = await open({ agents: { list: [{ id: 'main', workspace }] } });
+    writeFileSync(join(workspace, 'image'), Buffer.from([0x89, 0x50, 0x4e, 0x47, 0xff]));
+    writeFileSync(join(workspace, 'zeros'), Buffer.alloc(10));
+    mkdirSync(join(workspace, 'dir'));
+    const socket = createServer().listen(join(workspace, 'socket'));
+    onTestFinished(() => void socket.close());
+    expect(await stage.call('files_read', { path: 'image' })).toEqual(refusal(/is not text/));
+    expect(await stage.call('files_read', { path: 'zeros' })).toEqual(refusal(/is not text/));
+    expect(await stage.call('files_read', { path: 'dir' })).toEqual(refusal(/is not a file/));
+    expect(await stage.call('files_read', { path: 'image/x' })).toEqual(refusal(/is not a directory/));
+    expect(await stage.call('files_read', { path: 'nothing' })).toEqual(refusal(/does not exist/));
+    expect(await stage.call('files_list', { path: 'nothing' })).toEqual(refusal(/does not exist/));
+    expect(await stage.call('files_read', { path: 'socket' })).toEqual(refusal(/cannot be used/));
+    expect(await stage.call('files_write', { path: 'dir', text: 'x' })).toEqual(refusal(/is a directory/));
+    expect(await stage.call('files_write', { path: 'big', text: '漢'.repeat(400_000) })).toEqual(refusal(/at most 1048576/));
+    expect(await stage.call('files_write', { path: 'big', text: 'x'.repeat(1024 * 1024 + 1) })).toEqual(refusal(/do not fit/));
+  });
+
+  it('list is cut and says so', async () => {
+    const workspace = directory();
+    for (let index = 0; index < 1_010; index++) writeFileSync(join(workspace, `f${index}`), '');
+    const stage = await open({ agents: { list: [{ id: 'main', workspace }] } });
+    expect(await stage.call<Listing>('files_list')).toMatchObject({ count: 200, truncated: true });
+    expect(await stage.call<Listing>('files_list', { limit: 5_000 })).toMatchObject({ count: 1_000, truncated: true });
+  });
+});
+
+describe('the way out', () => {
+  /** A workspace beside a secret, with links to it. */
+  function jail() {
+    const base = directory();
+    const root = join(base, 'workspace');
+    mkdirSync(join(root, 'inner'), { recursive: true });
+    mkdirSync(join(base, 'elsewhere'));
+    writeFileSync(join(base, 'elsewhere', 'secret'), 'the secret');
+    symlinkSync(join(base, 'elsewhere'), join(root, 'dirlink'));
+    symlinkSync(join(base, 'elsewhere', 'secret'), join(root, 'filelink'));
+    symlinkSync('../..', join(root, 'inner', 'up'));
+    return { base, root, workspace: new Workspace(root) };
+  }
+
+  it.each([
+    'dirlink/secret',
+    'filelink',
+    'inner/up/elsewhere/secret',
+    '../elsewhere/secret',
+    'inner/../../elsewhere/secret',
+    '/etc/passwd',
+    '~/x',
+    'a\\b',
+    'a\0b',
+    '',
+  ])('%j is refused for reading and writing', async (path) => {
+    const { base, root, workspace } = jail();
+    await expect(workspace.read(path, 0, 100)).rejects.toMatchObject({ code: 'INVALID_REQUEST' });
+    await expect(workspace.write(path, 'x', 'key')).rejects.toMatchObject({ code: 'INVALID_REQUEST' });
+    expect(readdirSync(join(base, 'elsewhere'))).toEqual(['secret']);
+    expect(readdirSync(root).toSorted()).toEqual(['dirlink', 'filelink', 'inner']);
+  });
+
+  it('is shown as a link and not followed by a list', async () => {
+    const { workspace } = jail();
+    const { entries } = await workspace.list('', 10);
+    expect(entries.map(({ name, kind }) => `${name} ${kind}`)).toEqual(['dirlink link', 'filelink link', 'inner directory']);
+    await expect(workspace.list('dirlink', 10)).rejects.toMatchObject({ code: 'INVALID_REQUEST' });
+  });
+
+  it('is not found by any path', async () => {
+    const { base, workspace } = jail();
+    const part = fc.oneof(
+      fc.constantFrom('..', '.', '', 'inner', 'up', 'dirlink', 'secret', 'elsewhere', 'workspace', '~', '...'),
+      fc.string({ maxLength: 5 }),
+    );
+    await fc.assert(
+      fc.asyncProperty(fc.array(part, { maxLength: 6 }), async (parts) => {
+        const path = parts.join('/');
+        const read = await workspace.read(path, 0, 100).catch(() => undefined);
+        expect(read?.bytes.toString()).not.toBe('the secret');
+        await workspace.write(path, 'x', 'key').catch(() => undefined);
+        expect(readdirSync(join(base, 'elsewhere'))).toEqual(['secret']);
+        expect(readdirSync(base).toSorted()).toEqual(['elsewhere', 'workspace']);
+      }),
+    );
+  });
+
+  it('does not open while a directory is swapped for a link, again and again', async () => {
+    const { base, root, workspace } = jail();
+    mkdirSync(join(root, 'd'));
+    writeFileSync(join(root, 'd', 'secret'), 'mine');
+    symlinkSync(join(base, 'elsewhere'), join(root, 'l'));
+    const seen = new Set<string>();
+    for (let round = 0; round < 300; round++) {
+      const reads = [0, 1, 2].map(() =>
+        workspace.read('d/secret', 0, 100).then(
+          ({ bytes }) => bytes.toString(),
+          () => 'refused',
+        ),
+      );
+      const writes = workspace.write('d/new', 'x', `key${round}`).catch(() => undefined);
+      const swap = async () => {
+        for (const [from, to] of [
+          ['d', 't'],
+          ['l', 'd'],
+          ['d', 'l'],
+          ['t', 'd'],
+        ] as const) {
+          renameSync(join(root, from), join(root, to));
+          await Promise.resolve();
+          await new Promise((resolve) => setImmediate(resolve));
+        }
+      };
+      await swap();
+      for (const read of await Promise.all(reads)) seen.add(read);
+      await writes;
+    }
+    expect(seen).not.toContain('the secret');
+    expect(readdirSync(join(base, 'elsewhere'))).toEqual(['secret']);
+  });
+});
