@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { HandClock } from '../../test/clock.ts';
 import { mockProvider } from '../../test/mock/provider.ts';
 import { startGateway } from '../gateway.ts';
 import { SessionFacts } from '../protocol/session.ts';
@@ -63,7 +64,11 @@ const greeting = {
 /** Everything that reads a config, asked once each. */
 async function readEverything(config: Config): Promise<void> {
   const stateDir = mkdtempSync(join(tmpdir(), 'interlane-read-'));
-  const gateway = await startGateway(config, { stateDir, listen: { version: 'test', token: 'a token for this test' } });
+  const gateway = await startGateway(config, {
+    stateDir,
+    clock: new HandClock(),
+    listen: { version: 'test', token: 'a token for this test' },
+  });
   // One answer by an agent with settings of its own, one by another with a key of its own.
   for (const [key, settings] of [
     ['agent:a:main', '{}'],
@@ -78,7 +83,7 @@ async function readEverything(config: Config): Promise<void> {
     {},
   )) as [{ pk: number }];
   const call = { tool: 'child__echo', args: { text: 'hello' }, callId: 'c' };
-  expect(await gateway.invoker.callAs(pk, call, AbortSignal.timeout(30_000))).toMatchObject({ text: 'echo: hello' });
+  expect(await gateway.invoker.callAs(pk, call, new AbortController().signal)).toMatchObject({ text: 'echo: hello' });
   await gateway.close();
   expect(await findModel(config, {}, () => Promise.reject(new Error('nobody is there')))).toBeUndefined();
   rmSync(stateDir, { recursive: true, force: true });
@@ -157,7 +162,7 @@ describe('the config reference', () => {
     expect(named.filter((path) => !paths.has(path))).toEqual([]);
   });
 
-  it('marks every setting that nothing reads as "not yet"', async () => {
+  it('marks every setting that nothing reads as "not yet"', { timeout: 60_000 }, async () => {
     const read = new Set<string>();
     const provider = await mockProvider(() => ({ text: 'Hello.' }));
     onTestFinished(() => provider.close());
