@@ -76,9 +76,7 @@ async function busy(): Promise<Stage> {
       name: 'test child',
       *body(t) {
         // The child was active before its parent, so it goes out before it.
-        yield* t.run(
-          `UPDATE sessions SET parent_key = 'agent:ana:direct:dee', depth = 1 WHERE key = 'agent:ana:direct:cy'`,
-        );
+        yield* t.run(`UPDATE sessions SET parent_key = 'agent:ana:direct:dee', depth = 1 WHERE key = 'agent:ana:direct:cy'`);
         yield* t.run(`UPDATE sessions SET label = 'kitchen', settings = '{"displayName":"Kitchen"}' WHERE key = 'agent:ana:direct:dee'`);
       },
     },
