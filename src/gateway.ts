@@ -1,8 +1,8 @@
 // Config → a running gateway: every stage made and wired by hand, in the order a message meets them.
 import { randomBytes, randomUUID } from 'node:crypto';
-import { existsSync, realpathSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { availableParallelism, homedir, hostname } from 'node:os';
-import { join, resolve, sep } from 'node:path';
+import { join } from 'node:path';
 import type { Channel } from './channels/channel.ts';
 import { changeOf, type Change } from './config/change.ts';
 import type { Config } from './config/schema.ts';
@@ -17,10 +17,10 @@ import { OutsideServers } from './mcp/outside.ts';
 import type { FeedEvent } from './protocol/event.ts';
 import { agentId as agentIdOf } from './protocol/ids.ts';
 import type { Level } from './protocol/labels.ts';
-import { isMain, keyContext } from './rules/agents.ts';
+import { keyContext } from './rules/agents.ts';
 import { compileWorld, type World } from './rules/decide.ts';
 import { compileRoutes, type Routes } from './rules/route.ts';
-import { formatSessionKey, mainKey, requireSessionKey } from './rules/session-key.ts';
+import { formatSessionKey, mainKey } from './rules/session-key.ts';
 import { languageModel } from './runtime/language-model.ts';
 import { modelRunner } from './runtime/loop.ts';
 import { Models, type Found, type ModelSettings } from './runtime/models.ts';
@@ -47,8 +47,9 @@ import { startIndexer } from './store/sqlite/indexer.ts';
 import { openSqliteStore } from './store/sqlite/open.ts';
 import { Search } from './store/sqlite/search.ts';
 import { builtInTools } from './tools/all.ts';
-import type { Tool, ToolParts } from './tools/define.ts';
+import type { Tool } from './tools/define.ts';
 import { createInvoker, type Invoker } from './tools/invoke.ts';
+import { forgetWorkspaces, workspaceDirs } from './tools/workspaces.ts';
 
 export interface GatewayOptions {
   stateDir: string;
@@ -151,7 +152,8 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
   let models = modelsOf(config);
 
   const entryOf = (agentId: string) => config.agents.list.find((entry) => agentIdOf(entry.id) === agentId);
-  let workspaceDir = workspaces(config, world, stateDir);
+  const workspacesOf = (from: Config, within: World) => workspaceDirs(within, from.agents.list, { stateDir, home: homedir() });
+  let workspaceDir = workspacesOf(config, world);
 
   // 2. the state: ours alone, then the store in it
   const unlock = lockState(stateDir, { pid: process.pid, host: hostname(), startedAt: clock.now() });
@@ -222,7 +224,10 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
       },
       keepMs: config.store.keepDays * 86_400_000,
       // Without the thread the index is made good at the next start with it.
-      forget: (sessionPks) => indexer?.forget(sessionPks) ?? Promise.resolve(false),
+      forget: async (sessionPks) => {
+        await forgetWorkspaces(stateDir, store);
+        return (await indexer?.forget(sessionPks)) ?? false;
+      },
       host: { bootId: newId(), pid: process.pid, name: hostname() },
       warn,
       modelOf: (agentId, settings) => (entryOf(agentId)?.runtime === 'scripted' ? undefined : models.view(agentId, settings)),
@@ -451,7 +456,7 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
     const change = changeOf(config, next);
     const nextModels = modelsOf(next);
     const nextWorld = worldOf({ ...next, mcp: config.mcp });
-    const nextWorkspaceDir = workspaces(next, nextWorld, stateDir);
+    const nextWorkspaceDir = workspacesOf(next, nextWorld);
     // What a running gateway cannot take up stays as it was, so that nobody acts on half of it.
     config = { ...next, gateway: config.gateway, store: config.store, mcp: config.mcp };
     world = nextWorld;
@@ -493,32 +498,6 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
     ...(door ? { server: door } : {}),
   };
 }
-
-/** Where the files of a session are: what the config says for an agent's main session, a directory of its own for any other. */
-function workspaces({ agents }: Config, world: World, stateDir: string): ToolParts['workspaceDir'] {
-  const real = (path: string) => (existsSync(path) ? realpathSync(path) : resolve(path));
-  const state = real(stateDir);
-  const configured = new Map<string, string>();
-  for (const { id: written, workspace } of agents.list) {
-    if (workspace === undefined) continue;
-    const id = agentIdOf(written);
-    const path = real(workspace.replace(/^~(?=\/)/, homedir()));
-    // What lies in the state directory would be within reach of a tool: transcripts, tokens, everything.
-    if (isWithin(state, path) || isWithin(path, state))
-      throw new InterlaneError(
-        'CONFIG_INVALID',
-        `workspace of agent "${id}" and the state directory ${stateDir} lie in one another; choose another directory`,
-      );
-    configured.set(id, path);
-  }
-  return (session) => {
-    const own = isMain(requireSessionKey(session.key, keyContext(world.agents, session.agent))) ? configured.get(session.agent) : undefined;
-    return own ?? join(state, 'workspaces', session.agent, encodeURIComponent(session.id).replaceAll('.', '%2E'));
-  };
-}
-
-const isWithin = (path: string, directory: string) =>
-  path === directory || path.startsWith(directory.endsWith(sep) ? directory : directory + sep);
 
 function modelSettings({ models, agents }: Config): ModelSettings {
   const { model, fallbacks } = agents.defaults;

@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { HandClock } from '../../test/clock.ts';
 import { mockProvider } from '../../test/mock/provider.ts';
 import { startGateway } from '../gateway.ts';
 import { SessionFacts } from '../protocol/session.ts';
@@ -65,7 +66,8 @@ const greeting = {
 async function readEverything(config: Config): Promise<void> {
   const stateDir = mkdtempSync(join(tmpdir(), 'interlane-read-'));
   const log = createLog({ level: config.log.level, terminal: false, write: () => {} });
-  const gateway = await startGateway(config, { stateDir, log, listen: { version: 'test', token: 'a token for this test' } });
+  const clock = new HandClock();
+  const gateway = await startGateway(config, { stateDir, log, clock, listen: { version: 'test', token: 'a token for this test' } });
   // One answer by an agent with settings of its own, one by another with a key of its own.
   for (const [key, settings] of [
     ['agent:a:main', '{}'],
@@ -76,13 +78,14 @@ async function readEverything(config: Config): Promise<void> {
     expect((await gateway.engine.wait(runId, 30_000)).state).toBe('ok');
   }
   const { runId } = await gateway.receive({ origin: { channel: 'irc', peer: { kind: 'direct', id: '3' } }, text: 'hi', mode: 'collect' });
+  clock.advance(config.session.queue.collectMs);
   await gateway.engine.wait(runId, 30_000);
   const [{ pk }] = (await gateway.store.read(
     { name: 'a', body: (t) => t.all(`SELECT pk FROM sessions WHERE key = 'agent:a:main'`) },
     {},
   )) as [{ pk: number }];
   const call = { tool: 'child__echo', args: { text: 'hello' }, callId: 'c' };
-  expect(await gateway.invoker.callAs(pk, call, AbortSignal.timeout(30_000))).toMatchObject({ text: 'echo: hello' });
+  expect(await gateway.invoker.callAs(pk, call, new AbortController().signal)).toMatchObject({ text: 'echo: hello' });
   await gateway.close();
   expect(await findModel(config, {}, () => Promise.reject(new Error('nobody is there')))).toBeUndefined();
   rmSync(stateDir, { recursive: true, force: true });
@@ -161,7 +164,7 @@ describe('the config reference', () => {
     expect(named.filter((path) => !paths.has(path))).toEqual([]);
   });
 
-  it('marks every setting that nothing reads as "not yet"', async () => {
+  it('marks every setting that nothing reads as "not yet"', { timeout: 60_000 }, async () => {
     const read = new Set<string>();
     const provider = await mockProvider((_, index) => (index === 0 ? { calls: [{ name: 'agents_list', args: {} }] } : { text: 'Hello.' }));
     onTestFinished(() => provider.close());

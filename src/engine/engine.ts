@@ -44,7 +44,7 @@ export interface EngineParts {
   caps: Record<RunClass, number>;
   /** How long the feed, ended runs and settled deliveries are kept; for ever without it. */
   keepMs?: number;
-  /** Lets the search index forget sessions that were purged; false when it could not, and is asked again later. */
+  /** Lets the search index, and whatever else is kept beside the store, forget sessions that were purged; false when it could not, and is asked again later. */
   forget?(sessionPks: number[]): Promise<boolean>;
   host: { bootId: string; pid: number; name: string };
   /** Told what an operator should know. */

@@ -40,13 +40,14 @@ export class OutsideServers implements OutsideTools {
     return [...this.servers.values()].flatMap((server) => server.tools);
   }
 
-  async ready(names: string[], signal?: AbortSignal): Promise<void> {
-    await Promise.all(names.map(async (name) => this.servers.get(name)?.ready(signal)));
+  async ready(names: string[], wait: 'once' | 'again', signal?: AbortSignal): Promise<void> {
+    await Promise.all(names.map(async (name) => this.servers.get(name)?.ready(wait, signal)));
   }
 
   /** What is wrong with a server right now. */
   trouble(name: string): string | undefined {
-    return this.servers.get(name)?.trouble;
+    const server = this.servers.get(name);
+    return server?.trouble ?? (server?.listed === false ? 'has not started yet' : undefined);
   }
 
   warnings(): string[] {
@@ -83,15 +84,22 @@ class OutsideServer {
     this.parts = parts;
   }
 
+  get listed(): boolean {
+    return this.listedAt !== undefined;
+  }
+
   /** Its tools are known, or it had its chance. Never throws: who calls one of its tools is told. */
-  async ready(signal = this.closed.signal): Promise<void> {
+  async ready(wait: 'once' | 'again', signal = this.closed.signal): Promise<void> {
     if (this.listedAt !== undefined) {
       if (this.current && this.parts.clock.elapsed() - this.listedAt > freshMs) void this.refresh(this.current);
       return;
     }
-    // One look for each start: a turn that went on without it does not wait again at its next step.
-    if (this.opening && this.looked === this.opening) return;
     const connected = this.connected();
+    // A turn that went on without it does not wait again at its next step, nor does any turn for a server that has failed before.
+    if (wait === 'once' && (this.looked === connected || this.failures > 0)) {
+      connected.catch(() => {});
+      return;
+    }
     await this.within(firstLookMs, signal, () => connected).catch(() => {});
     this.looked = this.opening;
   }

@@ -46,8 +46,8 @@ interface ToolAnswer {
 /** Tools from elsewhere, which come and go. */
 export interface OutsideTools {
   known(): Tool[];
-  /** Waits for servers whose tools nobody has seen yet, not for long. */
-  ready(servers: string[], signal?: AbortSignal): Promise<void>;
+  /** Waits for servers whose tools nobody has seen yet, not for long: `once` for each, or `again` for one that has failed before. */
+  ready(servers: string[], wait: 'once' | 'again', signal?: AbortSignal): Promise<void>;
   /** What is wrong with a server, if something is. */
   trouble(server: string): string | undefined;
 }
@@ -85,7 +85,7 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
     // 1. validate
     const server = serverOf(parts.engine.world.tools, asked.tool);
     if (server !== undefined && parts.outside && usableServers(parts.engine.world, caller).includes(server)) {
-      await parts.outside.ready([server], by.signal);
+      await parts.outside.ready([server], 'again', by.signal);
       const trouble = parts.outside.trouble(server);
       if (!find(asked.tool) && trouble !== undefined) return refuse('UNAVAILABLE', `server "${server}" ${trouble}; try again later`);
     }
@@ -127,7 +127,7 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
     knows: (name) => builtIn.has(name) || serverOf(parts.engine.world.tools, name) !== undefined,
     async toolsFor(sessionPk, signal) {
       const { session, caller } = await parts.store.read(callerOf(parts.engine), { sessionPk });
-      await parts.outside?.ready(usableServers(parts.engine.world, caller), signal);
+      await parts.outside?.ready(usableServers(parts.engine.world, caller), 'once', signal);
       const given = new Set(namesFor(session));
       return all().filter((tool) => given.has(tool.name));
     },

@@ -1,5 +1,5 @@
 // What was deleted leaves the search index too: its words are not in the files any more, whatever happens in between.
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { purgeSome } from '../../src/engine/retention.ts';
@@ -48,4 +48,17 @@ it('is so also when the gateway dies after the purge and before the index has he
   const again = await startByHand({ stateDir: hand.stateDir });
   await again.inTime(async () => (await waitingFor(again)).length === 0);
   expect(written(again)).toBe(false);
+});
+
+it('a deleted session takes its workspace with it, and no other', async () => {
+  const hand = await spoken();
+  const ids = await hand.rows<{ id: string; key: string }>('SELECT id, key FROM sessions');
+  const dirs = new Map(ids.map((row) => [row.key, join(hand.stateDir, 'workspaces', 'main', row.id)]));
+  for (const dir of dirs.values()) {
+    mkdirSync(dir, { recursive: true });
+    writeFileSync(join(dir, 'a.txt'), word);
+  }
+  await hand.gateway.engine.closeSession(key, 'deleted', true);
+  await hand.inTime(async () => (await left(hand)).length === 0 && (await waitingFor(hand)).length === 0);
+  expect([...dirs].filter(([, dir]) => !existsSync(dir)).map(([gone]) => gone)).toEqual([key]);
 });

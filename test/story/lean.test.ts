@@ -1,11 +1,14 @@
 // What the tools cost a model before anything is said, and what a list costs it: counted at the model's door, on committed fixtures.
 import { readFileSync } from 'node:fs';
-import { expect, it, onTestFinished } from 'vitest';
+import { expect, it, onTestFinished, vi } from 'vitest';
 import type { DeliveryContext } from '../../src/protocol/session.ts';
 import { toolNames } from '../../src/protocol/tool.ts';
 import { HandClock, RealClock } from '../clock.ts';
 import { mockProvider } from '../mock/provider.ts';
 import { forTest, say, Stage } from './stage.ts';
+
+// Nothing here depends on how long it takes.
+vi.setConfig({ testTimeout: 60_000 });
 
 /** As many characters make a token, about. */
 const tokens = (text: string) => Math.ceil(text.length / 4);

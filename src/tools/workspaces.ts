@@ -1,0 +1,62 @@
+// Where the files of each session are, and their end: a directory whose session was purged goes with it.
+import { existsSync, realpathSync } from 'node:fs';
+import { readdir, rm } from 'node:fs/promises';
+import { join, resolve, sep } from 'node:path';
+import { InterlaneError } from '../errors.ts';
+import { agentId } from '../protocol/ids.ts';
+import type { AgentEntry } from '../protocol/settings.ts';
+import { isMain, keyContext } from '../rules/agents.ts';
+import type { World } from '../rules/decide.ts';
+import { requireSessionKey } from '../rules/session-key.ts';
+import type { ReadQuery, Store } from '../store/contract.ts';
+import type { SessionRow } from '../store/rows.ts';
+
+const folder = 'workspaces';
+
+/** What the config says for an agent's main session, a directory of its own for any other. */
+export function workspaceDirs(
+  { agents }: World,
+  list: Pick<AgentEntry, 'id' | 'workspace'>[],
+  { stateDir, home }: { stateDir: string; home: string },
+): (session: Pick<SessionRow, 'key' | 'agent' | 'id'>) => string {
+  const state = real(stateDir);
+  const configured = new Map<string, string>();
+  for (const { id, workspace } of list) {
+    if (workspace === undefined) continue;
+    const path = real(workspace.replace(/^~(?=\/)/, home));
+    // What lies in the state directory would be within reach of a tool: transcripts, tokens, everything.
+    if (isWithin(state, path) || isWithin(path, state))
+      throw new InterlaneError(
+        'CONFIG_INVALID',
+        `workspace of agent "${agentId(id)}" and the state directory ${stateDir} lie in one another; choose another directory`,
+      );
+    configured.set(agentId(id), path);
+  }
+  return ({ key, agent, id }) => {
+    const own = isMain(requireSessionKey(key, keyContext(agents, agent))) ? configured.get(agent) : undefined;
+    return own ?? join(state, folder, agent, encodeURIComponent(id).replaceAll('.', '%2E'));
+  };
+}
+
+/** Removes the directories of sessions that are no more. A session has its row before it has a directory. */
+export async function forgetWorkspaces(stateDir: string, store: Pick<Store<never>, 'read'>): Promise<void> {
+  const root = join(stateDir, folder);
+  for (const agent of await namesIn(root)) {
+    for (const name of await namesIn(join(root, agent))) {
+      if (!(await store.read(isKnown, { id: decodeURIComponent(name) })))
+        await rm(join(root, agent, name), { recursive: true, force: true });
+    }
+  }
+}
+
+const isKnown: ReadQuery<{ id: string }, boolean> = {
+  name: 'known session',
+  *body(t, { id }) {
+    return (yield* t.one('SELECT 1 FROM sessions WHERE id = ?', id)) !== undefined;
+  },
+};
+
+const namesIn = (directory: string) => readdir(directory).catch((): string[] => []);
+const real = (path: string) => (existsSync(path) ? realpathSync(path) : resolve(path));
+const isWithin = (path: string, directory: string) =>
+  path === directory || path.startsWith(directory.endsWith(sep) ? directory : directory + sep);
