@@ -1,6 +1,7 @@
 // Config → a running gateway: every stage made and wired by hand, in the order a message meets them.
 import { randomBytes, randomUUID } from 'node:crypto';
 import { availableParallelism, hostname } from 'node:os';
+import type { McpServer } from '@modelcontextprotocol/server';
 import type { Channel } from './channels/channel.ts';
 import type { Config } from './config/schema.ts';
 import { Outbox } from './delivery/outbox.ts';
@@ -13,7 +14,8 @@ import { agentId as agentIdOf } from './protocol/ids.ts';
 import { keyContext } from './rules/agents.ts';
 import { compileWorld, type World } from './rules/decide.ts';
 import { compileRoutes, type Routes } from './rules/route.ts';
-import { formatSessionKey, mainKey } from './rules/session-key.ts';
+import { formatSessionKey, mainKey, requireSessionKey } from './rules/session-key.ts';
+import { guestRunner, Guests } from './runtime/guest.ts';
 import { languageModel } from './runtime/language-model.ts';
 import { modelRunner } from './runtime/loop.ts';
 import { Models, type Found, type ModelSettings } from './runtime/models.ts';
@@ -23,12 +25,14 @@ import { Auth } from './server/auth.ts';
 import { writeCliFile } from './server/cli-file.ts';
 import { Events, LiveRuns } from './server/events.ts';
 import { createHttp } from './server/http.ts';
+import { createMcpDoor, mcpPath } from './server/mcp.ts';
 import { createMethods } from './server/methods.ts';
 import { startServer } from './server/server.ts';
 import { Sockets } from './server/ws.ts';
 import { createInbound, type InboundMessage } from './session/inbound.ts';
 import { createSessions } from './session/sessions.ts';
 import type { Store } from './store/contract.ts';
+import type { SessionRow } from './store/rows.ts';
 import { lockState } from './store/sqlite/lock.ts';
 import { startIndexer } from './store/sqlite/indexer.ts';
 import { openSqliteStore } from './store/sqlite/open.ts';
@@ -58,6 +62,8 @@ export interface GatewayOptions {
   tools?: Tool[];
   /** A model that was found on this machine, for when none is configured. */
   found?: Found | undefined;
+  /** For tests: what is served over MCP beside a session's own tools. */
+  extendMcp?(server: McpServer): void;
   /** Where clients connect; without it nobody can. */
   listen?: Listen;
 }
@@ -159,7 +165,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
       store,
       clock,
       newId,
-      runner: (agentId) => runner(agentId),
+      runner: (session) => runner(session),
       caps: options.caps ?? {
         main: config.agents.defaults.maxConcurrent ?? 4 * cores,
         nested: 4 * cores,
@@ -181,13 +187,24 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
 
   // 6. tools, and 7. the runtime that calls them
   const { maxPingPongTurns } = config.session.agentToAgent;
-  const invoker = createInvoker([...allTools, sessionsSearch(search), ...(options.tools ?? [])], {
+  const guests: Guests = new Guests({
+    store,
+    engine,
+    now: () => clock.now(),
+    after: (ms, work) => clock.after(ms, work),
+    replyMs: config.guests.replyMinutes * 60_000,
+  });
+  const tools = [...allTools, sessionsSearch(search), ...(options.tools ?? [])];
+  const toolParts = {
     store,
     engine,
     now: () => clock.now(),
     maxPingPongTurns,
     toolLevels: config.classification.tools,
-  });
+    online: (key: string) => guests.online(key),
+  };
+  const invoker = createInvoker(tools, toolParts);
+  const guestInvoker = createInvoker([...tools, ...guests.tools], toolParts);
   const models = new Models(modelSettings(config), options.found);
   const pause = (ms: number, signal: AbortSignal) => sleep(clock, ms, signal);
   const scripted = modelRunner(scriptedModel({ ...(options.script ? { script: options.script } : {}), sleep: pause }), invoker);
@@ -210,7 +227,13 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     }),
     invoker,
   );
-  const runner = (agentId: string) => (models.any && entryOf.get(agentId)?.runtime !== 'scripted' ? thinking : scripted);
+  const isGuest = ({ key, agent }: SessionRow) => requireSessionKey(key, keyContext(world.agents, agent)).shape === 'guest';
+  const runner = (session: SessionRow) => {
+    if (isGuest(session)) return guestRunner;
+    return models.any && entryOf.get(session.agent)?.runtime !== 'scripted' ? thinking : scripted;
+  };
+  /** What a session may call from outside. */
+  const toolsOf = (session: SessionRow) => (isGuest(session) ? { invoker: guestInvoker, guest: true } : { invoker, guest: false });
 
   // 8. the way out
   const channels = new Map((options.channels ?? []).map((channel) => [channel.name, channel]));
@@ -264,6 +287,8 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
       channels: new Set(channels.keys()),
       position: () => events.position(),
       signInUrl,
+      mcpUrl: () => `${url}${mcpPath}`,
+      online: (key) => guests.online(key),
       facts: () => ({
         version: listen.version,
         uptimeMs: uptimeMs(),
@@ -296,12 +321,22 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
       }),
       report,
     });
+    const mcp = createMcpDoor({
+      store,
+      auth,
+      version: listen.version,
+      newId,
+      world: () => world,
+      toolsOf,
+      report,
+      extend: options.extendMcp,
+    });
     const app = createHttp({ auth, report, ready: () => closing === undefined });
     const server = await startServer({
       host,
       port,
       names: new Set(config.gateway.names.map((name) => name.toLowerCase())),
-      fetch: (request, env) => app.fetch(request, env),
+      fetch: (request, env) => (new URL(request.url).pathname === mcpPath ? mcp.fetch(request, env) : app.fetch(request, env)),
       sockets,
       after: (ms, work) => clock.after(ms, work),
     });
@@ -319,6 +354,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
       async close() {
         forget();
         live.close();
+        await mcp.close();
         await server.close('the gateway is stopping');
       },
     };
@@ -329,6 +365,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
     await door?.close();
     await engine.close(graceMs);
     await outbox.close();
+    guests.close();
     bus.close();
     undoIndexing();
     await indexer?.close();

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { Explanation } from './decision.ts';
 import { ExplainAccess, ExplainKey, ExplainRoute, ExplainSend } from './explain.ts';
 import type { Scope } from './frame.ts';
-import { Level, ThinkingLevel, type SessionKind } from './labels.ts';
+import { Level, ThinkingLevel, type SessionKind, type Visibility } from './labels.ts';
 import { queueModes, type RunClass, type RunState } from './run.ts';
 import type { DeliveryContext } from './session.ts';
 import type { Block, Provenance } from './transcript.ts';
@@ -265,6 +265,17 @@ export const methods = {
   'explain.send': method('operator.read', 'whether text may leave for a channel', ExplainSend),
   'explain.access': method('operator.read', 'whether one session reaches another', ExplainAccess),
 
+  'guests.join': method(
+    'operator.admin',
+    'let an outside harness take part: a session of its own, a token bound to it, and what it may see',
+    z.strictObject({
+      name: z.string().regex(/^[a-z0-9][a-z0-9_-]{0,31}$/, 'must be 1 to 32 of a-z, 0-9, "_" and "-"'),
+      ...agent,
+      see: z.enum(['tree', 'agent', 'all']).optional(),
+      rotate: z.boolean().optional(),
+    }),
+  ),
+
   'tokens.list': method('operator.admin', 'the tokens, without their secrets', none),
   'tokens.create': method(
     'operator.admin',
@@ -283,9 +294,13 @@ export const methods = {
   'tokens.rotate': method(
     'operator.admin',
     'give a token a new secret; the old one and its connections end at once',
-    z.strictObject({ name: z.string().min(1).max(64) }),
+    z.strictObject({ name: z.string().min(1).max(128) }),
   ),
-  'tokens.revoke': method('operator.admin', 'end a token and its connections at once', z.strictObject({ name: z.string().min(1).max(64) })),
+  'tokens.revoke': method(
+    'operator.admin',
+    'end a token and its connections at once',
+    z.strictObject({ name: z.string().min(1).max(128) }),
+  ),
 } as const;
 
 export type MethodName = keyof typeof methods;
@@ -321,6 +336,9 @@ export interface WireSession {
   updatedAt: number;
   createdAt: number;
   isMain?: true;
+  /** Who takes its turns, where it is not its agent: somebody outside, who is there or not. */
+  runtime?: 'guest';
+  online?: boolean;
   archived?: true;
   label?: string;
   displayName?: string;
@@ -480,6 +498,19 @@ export interface Results {
   'explain.key': Explanation;
   'explain.send': Explanation;
   'explain.access': Explanation;
+  'guests.join': {
+    key: string;
+    sessionId: string;
+    created: boolean;
+    /** What its tools may see. */
+    see: Visibility;
+    token: string;
+    tokenName: string;
+    /** Where it connects. */
+    url: string;
+    /** What to paste into the harness. */
+    sentence: string;
+  };
   'tokens.list': { tokens: TokenView[] };
   'tokens.create': { token: string; view: TokenView };
   'tokens.signIn': { url: string; expiresAt: number };

@@ -241,6 +241,7 @@ function viewerOf(world: World, caller: Party): Viewer {
     agent,
     sandboxed: isSandboxed(world.agents, caller.key),
     sandboxVisibility: agentOf(world.agents, agent).sandbox.sessionToolsVisibility,
+    see: caller.facts.see,
   };
 }
 

@@ -2,9 +2,20 @@
 import { createHash } from 'node:crypto';
 import type { z } from 'zod';
 import type { Engine } from '../engine/engine.ts';
+import { settingsOf } from '../engine/policy.ts';
 import { InterlaneError, nearest } from '../errors.ts';
+import { guestSentence } from '../mcp/words.ts';
+import { agentId as agentIdOf } from '../protocol/ids.ts';
 import type { FeedEvent } from '../protocol/event.ts';
-import { methods, type MethodName, type ReadParams, type Results, type SessionsPage, type WaitAnswer } from '../protocol/method.ts';
+import {
+  methods,
+  type MethodName,
+  type ReadParams,
+  type Results,
+  type SessionsPage,
+  type WaitAnswer,
+  type WireSession,
+} from '../protocol/method.ts';
 import { isTerminal, type RunView } from '../protocol/run.ts';
 import { agentOf, keyContext } from '../rules/agents.ts';
 import { explainAccess, explainKey, explainRoute, explainSend } from '../rules/explain.ts';
@@ -63,6 +74,9 @@ export interface MethodsParts {
   channels: ReadonlySet<string>;
   position(): Promise<number>;
   signInUrl(code: string): string;
+  mcpUrl(): string;
+  /** Whether somebody takes the turns of a guest's session. */
+  online(sessionKey: string): boolean;
   facts(): Pick<Results['status'], 'version' | 'uptimeMs' | 'pid' | 'connections' | 'store' | 'model' | 'warnings'>;
 }
 
@@ -119,7 +133,9 @@ function createHandlers(parts: MethodsParts): Handlers {
   const operator = ({ caller }: Call) => ({ level: caller.level, sends: false });
   const find = (call: Call, named: Named) => store.read(findSession, { ...view(call), named });
   const need = (call: Call, named: Named) => store.read(requireSession, { ...view(call), named });
-  const describe = (call: Call, row: SessionRow, preview = false) => store.read(describeSession, { ...view(call), row, preview });
+  const shown = (row: WireSession): WireSession => (row.runtime === 'guest' ? { ...row, online: parts.online(row.key) } : row);
+  const describe = async (call: Call, row: SessionRow, preview = false) =>
+    shown(await store.read(describeSession, { ...view(call), row, preview }));
   const mainOf = (agent: string) => formatSessionKey(mainKey(keyContext(world().agents, agent)));
 
   const list = async (wish: ReadParams<'sessions.list'>, call: Call): Promise<SessionsPage> => {
@@ -150,7 +166,7 @@ function createHandlers(parts: MethodsParts): Handlers {
       nextOffset: next === undefined ? null : offset + rows.length,
       ...(next === undefined ? {} : { nextCursor: writeCursor(next) }),
       defaults: { defaultAgentId: defaultId, mainKey: keyContext(world().agents, defaultId).mainKey },
-      sessions: rows,
+      sessions: rows.map(shown),
     };
   };
 
@@ -455,6 +471,31 @@ function createHandlers(parts: MethodsParts): Handlers {
     'explain.key': async (question) => explainKey(world(), question),
     'explain.send': async (question) => explainSend(world(), question),
     'explain.access': async (question) => explainAccess(world(), question),
+
+    'guests.join': async ({ name, agentId, see, rotate }, call) => {
+      const agent = agentId === undefined ? world().agents.defaultId : agentIdOf(agentId);
+      const tokenName = `guest:${agent}:${name}`;
+      const joined = (await auth.list()).some((token) => token.name === tokenName);
+      if (joined && !rotate)
+        throw new InterlaneError(
+          'TOKEN_EXISTS',
+          `guest "${name}" of agent "${agent}" has joined already; choose another name, or rotate to give it a new token and end the old one`,
+        );
+      // Without a word from the operator a guest sees least; one that gets a new token keeps what it had.
+      const { session, created } = await sessions.join(asker(call), { name, agentId, see: see ?? (joined ? undefined : 'tree') });
+      const wish = { name: tokenName, kind: 'session' as const, scopes: [], level: 'PUBLIC' as const, sessionKey: session.key };
+      const { token } = joined ? await auth.rotate(tokenName) : await auth.create(wish);
+      return {
+        key: session.key,
+        sessionId: session.id,
+        created,
+        see: settingsOf(session).see ?? world().visibility,
+        token,
+        tokenName,
+        url: parts.mcpUrl(),
+        sentence: guestSentence(session.key),
+      };
+    },
 
     'tokens.list': async () => ({ tokens: await auth.list() }),
     'tokens.create': async ({ name, scopes, level, sessionKey }, call) => {

@@ -221,6 +221,8 @@ function* sessionRow(t: Reading, world: World, row: SessionRow, preview: boolean
     updatedAt: row.last_at,
     createdAt: row.created_at,
     isMain: row.kind === 'main' || undefined,
+    runtime: key.shape === 'guest' ? 'guest' : undefined,
+    online: undefined, // who is connected is not in the store
     archived: row.state === 'archived' || undefined,
     label: row.label ?? undefined,
     displayName: settings.displayName,

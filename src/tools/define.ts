@@ -15,6 +15,8 @@ export interface ToolContext {
   world: World;
   now: number;
   maxPingPongTurns: number;
+  /** Whether somebody takes the turns of a guest's session. */
+  online(sessionKey: string): boolean;
   /** What the call is made by: a run's step, or a caller from outside that is this session. */
   origin: SendOrigin;
   /** The turn that calls, if one does. */

@@ -42,6 +42,7 @@ export interface InvokerParts {
   engine: Engine;
   now(): number;
   maxPingPongTurns: number;
+  online(sessionKey: string): boolean;
   /** Level of what a tool returns, from `classification.tools`. */
   toolLevels: Record<string, Level>;
 }

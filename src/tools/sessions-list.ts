@@ -58,7 +58,10 @@ export const sessionsList = defineTool({
 });
 
 /** A row as tools show it: every field of the contract that has a value. */
-export function sessionView({ world, session }: Pick<ToolContext, 'world' | 'session'>, row: SessionRow): Record<string, unknown> {
+export function sessionView(
+  { world, session, online }: Pick<ToolContext, 'world' | 'session' | 'online'>,
+  row: SessionRow,
+): Record<string, unknown> {
   const key = requireSessionKey(row.key, keyContext(world.agents, row.agent));
   const settings = settingsOf(row);
   const delivery = deliveryOf(row);
@@ -66,6 +69,7 @@ export function sessionView({ world, session }: Pick<ToolContext, 'world' | 'ses
     // The one shared chat is its owner's main session; others reach it by that name in full.
     key: key.shape !== 'global' ? row.key : session.agent === row.agent ? 'main' : `agent:${row.agent}:main`,
     kind: row.kind,
+    ...(key.shape === 'guest' ? { runtime: 'guest', online: online(row.key) } : {}),
     channel: sessionChannel(key, { channel: settings.channel, lastChannel: delivery?.channel }),
     label: row.label,
     displayName: settings.displayName,

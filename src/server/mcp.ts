@@ -1,0 +1,164 @@
+// The MCP door: bearer token → the session it is bound to → that session's tools. Nothing is kept between requests.
+import { createHash } from 'node:crypto';
+import { createMcpHandler, type McpServer } from '@modelcontextprotocol/server';
+import { InterlaneError } from '../errors.ts';
+import { faceOf, mcpServer, type ToolDoor } from '../mcp/server.ts';
+import { instructionsFor } from '../mcp/words.ts';
+import type { FeedEvent } from '../protocol/event.ts';
+import type { World } from '../rules/decide.ts';
+import { findSession } from '../session/overview.ts';
+import type { Store } from '../store/contract.ts';
+import type { SessionRow } from '../store/rows.ts';
+import type { Invoker } from '../tools/invoke.ts';
+import { bearerOf } from './access.ts';
+import type { Auth, Caller } from './auth.ts';
+import { httpFailure } from './failure.ts';
+
+export interface McpParts {
+  store: Store<FeedEvent>;
+  auth: Auth;
+  version: string;
+  newId(): string;
+  world(): World;
+  /** The tools a session gets, and whether it takes its own turns. */
+  toolsOf(session: SessionRow): { invoker: Invoker; guest: boolean };
+  /** What failed inside, for the operator; never for the client. */
+  report(what: string, error: unknown): void;
+  /** For tests: more than our own tools, on the same stack. */
+  extend?: ((server: McpServer) => void) | undefined;
+}
+
+export interface McpDoor {
+  fetch(request: Request, env: { remoteAddress: string }): Promise<Response>;
+  close(): Promise<void>;
+}
+
+export const mcpPath = '/mcp';
+
+export function createMcpDoor(parts: McpParts): McpDoor {
+  const { auth } = parts;
+  /** What is under way, by token; ended with it. */
+  const open = new Map<string, Set<AbortController>>();
+  const end = (controllers: Iterable<AbortController>, why: InterlaneError) => {
+    for (const controller of controllers) controller.abort(why);
+  };
+  const undo = auth.onEnd((tokenId) => end(open.get(tokenId) ?? [], new InterlaneError('UNAUTHORIZED', 'token was revoked')));
+  const handler = createMcpHandler(
+    ({ authInfo }) => {
+      const server = mcpServer(parts.version, authInfo!.extra!['door'] as ToolDoor);
+      parts.extend?.(server);
+      return server;
+    },
+    { onerror: (error) => parts.report('MCP request', error) },
+  );
+
+  /** I7. The token says which session calls; nothing in the request can. */
+  const identify = async (request: Request, remoteAddress: string): Promise<Caller & { sessionKey: string }> => {
+    const presented = bearerOf(request.headers.get('authorization') ?? undefined);
+    if (presented === undefined)
+      throw new InterlaneError(
+        'UNAUTHORIZED',
+        'token is missing; send it as "Authorization: Bearer <token>" ("interlane join <name>" makes one)',
+      );
+    const caller = await auth.check(presented);
+    if (!caller)
+      throw auth.failed(remoteAddress) === 'too many'
+        ? new InterlaneError('AUTH_RATE_LIMITED', 'too many wrong tokens from this address; wait a minute')
+        : new InterlaneError('UNAUTHORIZED', 'token is wrong, ended or expired; ask the operator for a new one');
+    const { sessionKey } = caller;
+    if (caller.kind !== 'session' || sessionKey === undefined)
+      throw new InterlaneError(
+        'MISSING_SCOPE',
+        `token "${caller.name}" is an operator's and no session; over MCP a caller is one: "interlane join <name>" makes a guest with a token, "interlane token create <name> --session <key>" a token for a session that is there`,
+      );
+    return { ...caller, sessionKey };
+  };
+
+  const doorOf = async (caller: Caller & { sessionKey: string }): Promise<ToolDoor> => {
+    const named = { session: caller.sessionKey };
+    const session = await parts.store.read(findSession, { world: parts.world(), level: 'RESTRICTED', named });
+    if (!session)
+      throw new InterlaneError('SESSION_NOT_FOUND', `session ${caller.sessionKey} of this token is gone; ask the operator for a new one`);
+    const { invoker, guest } = parts.toolsOf(session);
+    return {
+      instructions: instructionsFor(session.key, guest),
+      tools: [...invoker.tools.values()].map(faceOf),
+      async call({ tool, args, idempotencyKey }, signal) {
+        const callId = idempotencyKey === undefined ? parts.newId() : hash(`${caller.name}\n${idempotencyKey}`);
+        try {
+          return await invoker.callAs(session.pk, { tool, args, callId }, signal);
+        } catch (thrown) {
+          if (signal.aborted) throw thrown;
+          parts.report(`tool ${tool}`, thrown);
+          return {
+            text: JSON.stringify({ status: 'error', code: 'INTERNAL', error: 'the call failed inside the gateway' }),
+            isError: true,
+          };
+        }
+      },
+    };
+  };
+
+  return {
+    async fetch(request, { remoteAddress }) {
+      let caller: Caller;
+      let door: ToolDoor;
+      try {
+        const known = await identify(request, remoteAddress);
+        [caller, door] = [known, await doorOf(known)];
+      } catch (thrown) {
+        if (!(thrown instanceof InterlaneError)) parts.report('MCP request', thrown);
+        return refusal(thrown);
+      }
+      const controller = new AbortController();
+      const mine = open.get(caller.tokenId) ?? new Set();
+      open.set(caller.tokenId, mine.add(controller));
+      const over = () => {
+        mine.delete(controller);
+        if (mine.size === 0 && open.get(caller.tokenId) === mine) open.delete(caller.tokenId);
+      };
+      const ended = new Promise<Response>((resolve) =>
+        controller.signal.addEventListener('abort', () => resolve(refusal(controller.signal.reason)), { once: true }),
+      );
+      const served = new Request(request.url, {
+        method: request.method,
+        headers: request.headers,
+        body: request.method === 'POST' ? request.body : null,
+        duplex: 'half',
+        signal: AbortSignal.any([request.signal, controller.signal]),
+      });
+      try {
+        const answer = handler.fetch(served, { authInfo: { token: '', clientId: caller.tokenId, scopes: [], extra: { door } } });
+        return whenRead(await Promise.race([answer, ended]), controller.signal, over);
+      } catch (thrown) {
+        over();
+        parts.report('MCP request', thrown);
+        return refusal(thrown);
+      }
+    },
+    async close() {
+      undo();
+      for (const controllers of open.values())
+        end(controllers, new InterlaneError('UNAVAILABLE', 'the gateway is stopping; call again in a moment'));
+      await handler.close();
+    },
+  };
+}
+
+/** An answer that comes in pieces ends with its token, too. */
+function whenRead(response: Response, signal: AbortSignal, over: () => void): Response {
+  if (!response.body || !response.headers.get('content-type')?.startsWith('text/event-stream')) {
+    over();
+    return response;
+  }
+  const passed = new TransformStream<Uint8Array, Uint8Array>();
+  response.body.pipeTo(passed.writable, { signal }).then(over, over);
+  return new Response(passed.readable, { status: response.status, headers: response.headers });
+}
+
+function refusal(thrown: unknown): Response {
+  const { status, body } = httpFailure(thrown);
+  return Response.json(body, { status, headers: status === 401 ? { 'www-authenticate': 'Bearer' } : {} });
+}
+
+const hash = (text: string) => createHash('sha256').update(text).digest('base64url').slice(0, 22);
