@@ -32,7 +32,7 @@ export const idempotencyMeta = 'interlane/idempotencyKey';
 export function mcpServer(version: string, door: ToolDoor): McpServer {
   const server = new McpServer(
     { name: 'interlane', title: 'Interlane', version },
-    { instructions: door.instructions, capabilities: { tools: {} } },
+    { instructions: door.instructions, capabilities: { tools: { listChanged: false } } },
   );
   for (const { name, description, inputSchema, readOnly } of door.tools) {
     const annotations = { readOnlyHint: readOnly, openWorldHint: false };
