@@ -68,6 +68,14 @@ function program(terminal: Terminal): Command {
       });
   }
 
+  configure(root.command('mcp'), terminal)
+    .description('serve the session of INTERLANE_TOKEN over MCP on standard input and output')
+    .option(...stateDirOption)
+    .action(async (flags: PathFlags) => {
+      const { mcp } = await import('./mcp.ts');
+      await mcp(terminal, findPaths(flags, terminal.env, terminal.home).stateDir);
+    });
+
   const configCommand = configure(root.command('config'), terminal).description('the config file and its settings');
   configure(configCommand.command('docs'), terminal)
     .description('print every setting with its default and reason')
