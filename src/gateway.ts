@@ -326,6 +326,7 @@ export async function startGateway(config: Config, options: GatewayOptions): Pro
       auth,
       version: listen.version,
       newId,
+      after: (ms, work) => clock.after(ms, work),
       world: () => world,
       toolsOf,
       report,

@@ -1,5 +1,5 @@
 // The one factory: a caller's tools → an MCP server. HTTP makes one for each request, stdio one for each connection.
-import { McpServer } from '@modelcontextprotocol/server';
+import { createMcpHandler, McpServer, type McpHttpHandler } from '@modelcontextprotocol/server';
 import { z } from 'zod';
 import { reasonOf } from '../errors.ts';
 import type { Tool } from '../tools/define.ts';
@@ -53,6 +53,15 @@ export function mcpServer(version: string, door: ToolDoor): McpServer {
     });
   }
   return server;
+}
+
+/** Over HTTP: whoever was let in comes with its door. What a client does wrong is told to the client; what fails in a call, to the operator. */
+export function mcpHandler(version: string, extend: (server: McpServer) => void): McpHttpHandler {
+  return createMcpHandler(({ authInfo }) => {
+    const server = mcpServer(version, authInfo!.extra!['door'] as ToolDoor);
+    extend(server);
+    return server;
+  });
 }
 
 /** The text as it is, and the same as data for those who read that. */

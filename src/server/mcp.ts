@@ -1,8 +1,8 @@
 // The MCP door: bearer token → the session it is bound to → that session's tools. Nothing is kept between requests.
 import { createHash } from 'node:crypto';
-import { createMcpHandler, type McpServer } from '@modelcontextprotocol/server';
+import type { McpServer } from '@modelcontextprotocol/server';
 import { InterlaneError } from '../errors.ts';
-import { faceOf, mcpServer, type ToolDoor } from '../mcp/server.ts';
+import type { ToolDoor } from '../mcp/server.ts';
 import { instructionsFor } from '../mcp/words.ts';
 import type { FeedEvent } from '../protocol/event.ts';
 import type { World } from '../rules/decide.ts';
@@ -19,6 +19,7 @@ export interface McpParts {
   auth: Auth;
   version: string;
   newId(): string;
+  after(ms: number, work: () => void): () => void;
   world(): World;
   /** The tools a session gets, and whether it takes its own turns. */
   toolsOf(session: SessionRow): { invoker: Invoker; guest: boolean };
@@ -34,23 +35,39 @@ export interface McpDoor {
 }
 
 export const mcpPath = '/mcp';
+/** Under way at once with one token. */
+const mostRequests = 64;
+const goodbyeMs = 500;
+
+interface Underway {
+  /** Its calls are to answer now. */
+  ended: AbortController;
+  /** It is over, answered or not. */
+  cut: AbortController;
+  done: Promise<void>;
+}
 
 export function createMcpDoor(parts: McpParts): McpDoor {
   const { auth } = parts;
   /** What is under way, by token; ended with it. */
-  const open = new Map<string, Set<AbortController>>();
-  const end = (controllers: Iterable<AbortController>, why: InterlaneError) => {
-    for (const controller of controllers) controller.abort(why);
+  const open = new Map<string, Set<Underway>>();
+  /** Calls answer with the reason; what has no answer to give, such as a stream of news, is cut a moment later. */
+  const end = (ones: Iterable<Underway>, why: InterlaneError) => {
+    const all = [...ones];
+    for (const one of all) one.ended.abort(why);
+    const cancel = parts.after(goodbyeMs, () => {
+      for (const one of all) one.cut.abort(why);
+    });
+    return Promise.all(all.map((one) => one.done)).then(cancel);
   };
-  const undo = auth.onEnd((tokenId) => end(open.get(tokenId) ?? [], new InterlaneError('UNAUTHORIZED', 'token was revoked')));
-  const handler = createMcpHandler(
-    ({ authInfo }) => {
-      const server = mcpServer(parts.version, authInfo!.extra!['door'] as ToolDoor);
-      parts.extend?.(server);
-      return server;
-    },
-    { onerror: (error) => parts.report('MCP request', error) },
-  );
+  const undo = auth.onEnd((tokenId) => void end(open.get(tokenId) ?? [], new InterlaneError('UNAUTHORIZED', 'token was revoked')));
+  // The protocol is large, and not everyone speaks it: loaded with the first who does.
+  const load = async () => {
+    const { faceOf, mcpHandler } = await import('../mcp/server.ts');
+    return { faceOf, handler: mcpHandler(parts.version, parts.extend ?? (() => {})) };
+  };
+  let loading: ReturnType<typeof load> | undefined;
+  const loaded = () => (loading ??= load());
 
   /** I7. The token says which session calls; nothing in the request can. */
   const identify = async (request: Request, remoteAddress: string): Promise<Caller & { sessionKey: string }> => {
@@ -74,26 +91,25 @@ export function createMcpDoor(parts: McpParts): McpDoor {
     return { ...caller, sessionKey };
   };
 
-  const doorOf = async (caller: Caller & { sessionKey: string }): Promise<ToolDoor> => {
+  const doorOf = async (caller: Caller & { sessionKey: string }, ended: AbortSignal): Promise<ToolDoor> => {
     const named = { session: caller.sessionKey };
     const session = await parts.store.read(findSession, { world: parts.world(), level: 'RESTRICTED', named });
     if (!session)
       throw new InterlaneError('SESSION_NOT_FOUND', `session ${caller.sessionKey} of this token is gone; ask the operator for a new one`);
     const { invoker, guest } = parts.toolsOf(session);
+    const { faceOf } = await loaded();
     return {
       instructions: instructionsFor(session.key, guest),
       tools: [...invoker.tools.values()].map(faceOf),
       async call({ tool, args, idempotencyKey }, signal) {
         const callId = idempotencyKey === undefined ? parts.newId() : hash(`${caller.name}\n${idempotencyKey}`);
         try {
-          return await invoker.callAs(session.pk, { tool, args, callId }, signal);
+          return await invoker.callAs(session.pk, { tool, args, callId }, AbortSignal.any([signal, ended]));
         } catch (thrown) {
           if (signal.aborted) throw thrown;
+          if (ended.aborted) return refused(ended.reason as InterlaneError);
           parts.report(`tool ${tool}`, thrown);
-          return {
-            text: JSON.stringify({ status: 'error', code: 'INTERNAL', error: 'the call failed inside the gateway' }),
-            isError: true,
-          };
+          return refused(new InterlaneError('INTERNAL', 'call failed inside the gateway; its log says why'));
         }
       },
     };
@@ -101,35 +117,40 @@ export function createMcpDoor(parts: McpParts): McpDoor {
 
   return {
     async fetch(request, { remoteAddress }) {
+      const { promise: done, resolve } = Promise.withResolvers<void>();
+      const one: Underway = { ended: new AbortController(), cut: new AbortController(), done };
       let caller: Caller;
       let door: ToolDoor;
       try {
         const known = await identify(request, remoteAddress);
-        [caller, door] = [known, await doorOf(known)];
+        [caller, door] = [known, await doorOf(known, one.ended.signal)];
       } catch (thrown) {
         if (!(thrown instanceof InterlaneError)) parts.report('MCP request', thrown);
         return refusal(thrown);
       }
-      const controller = new AbortController();
       const mine = open.get(caller.tokenId) ?? new Set();
-      open.set(caller.tokenId, mine.add(controller));
+      if (mine.size >= mostRequests)
+        return refusal(new InterlaneError('BUSY', `token has ${mostRequests} requests under way; wait for some of them`));
+      open.set(caller.tokenId, mine.add(one));
       const over = () => {
-        mine.delete(controller);
+        resolve();
+        mine.delete(one);
         if (mine.size === 0 && open.get(caller.tokenId) === mine) open.delete(caller.tokenId);
       };
-      const ended = new Promise<Response>((resolve) =>
-        controller.signal.addEventListener('abort', () => resolve(refusal(controller.signal.reason)), { once: true }),
+      const cut = new Promise<Response>((answer) =>
+        one.cut.signal.addEventListener('abort', () => answer(refusal(one.cut.signal.reason)), { once: true }),
       );
       const served = new Request(request.url, {
         method: request.method,
         headers: request.headers,
         body: request.method === 'POST' ? request.body : null,
         duplex: 'half',
-        signal: AbortSignal.any([request.signal, controller.signal]),
+        signal: AbortSignal.any([request.signal, one.cut.signal]),
       });
       try {
+        const { handler } = await loaded();
         const answer = handler.fetch(served, { authInfo: { token: '', clientId: caller.tokenId, scopes: [], extra: { door } } });
-        return whenRead(await Promise.race([answer, ended]), controller.signal, over);
+        return whenRead(await Promise.race([answer, cut]), over);
       } catch (thrown) {
         over();
         parts.report('MCP request', thrown);
@@ -138,21 +159,24 @@ export function createMcpDoor(parts: McpParts): McpDoor {
     },
     async close() {
       undo();
-      for (const controllers of open.values())
-        end(controllers, new InterlaneError('UNAVAILABLE', 'the gateway is stopping; call again in a moment'));
-      await handler.close();
+      const why = new InterlaneError('UNAVAILABLE', 'the gateway is stopping; call again in a moment');
+      await end(
+        [...open.values()].flatMap((ones) => [...ones]),
+        why,
+      );
+      await (await loading)?.handler.close();
     },
   };
 }
 
-/** An answer that comes in pieces ends with its token, too. */
-function whenRead(response: Response, signal: AbortSignal, over: () => void): Response {
+/** An answer that comes in pieces is under way until the last of them. */
+function whenRead(response: Response, over: () => void): Response {
   if (!response.body || !response.headers.get('content-type')?.startsWith('text/event-stream')) {
     over();
     return response;
   }
   const passed = new TransformStream<Uint8Array, Uint8Array>();
-  response.body.pipeTo(passed.writable, { signal }).then(over, over);
+  response.body.pipeTo(passed.writable).then(over, over);
   return new Response(passed.readable, { status: response.status, headers: response.headers });
 }
 
@@ -161,4 +185,5 @@ function refusal(thrown: unknown): Response {
   return Response.json(body, { status, headers: status === 401 ? { 'www-authenticate': 'Bearer' } : {} });
 }
 
+const refused = ({ code, message }: InterlaneError) => ({ text: JSON.stringify({ status: 'error', code, error: message }), isError: true });
 const hash = (text: string) => createHash('sha256').update(text).digest('base64url').slice(0, 22);

@@ -4,6 +4,7 @@ import { untilAborted } from '../engine/abort.ts';
 import type { Engine } from '../engine/engine.ts';
 import { partyOfRow } from '../engine/policy.ts';
 import type { PendingCall, Turn } from '../engine/runner.ts';
+import { raiseTaint } from '../engine/sessions.ts';
 import { InterlaneError, nearest, reasonOf } from '../errors.ts';
 import type { FeedEvent } from '../protocol/event.ts';
 import { decide, type Party } from '../rules/decide.ts';
@@ -117,6 +118,8 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
         async () => {},
       );
       if (answer === 'waiting') throw new InterlaneError('INTERNAL', `tool ${call.tool} cannot wait for a caller from outside`);
+      // Before the answer is given. An operator who looks through its eyes tells it nothing.
+      if (answer.taint > 0 && !call.readOnly) await parts.store.write(raiseTaint, { sessionPk, taint: answer.taint, now: parts.now() });
       return answer;
     },
   };

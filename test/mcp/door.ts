@@ -7,7 +7,7 @@ import type { MethodName, Params, Results } from '../../src/protocol/method.ts';
 import { HandClock } from '../clock.ts';
 import { Stage, type ConfigText, type ScriptText } from '../story/stage.ts';
 
-const adminToken = 'the operator of this test';
+export const adminToken = 'the-operator-of-this-test';
 
 /** How long a closing server waits for its connections. */
 const goodbye = 1_000;

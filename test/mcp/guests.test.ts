@@ -290,19 +290,33 @@ describe('inbox', () => {
     expect(await seen()).toEqual(['guest', false]);
   });
 
-  it('ends when the token is revoked', async () => {
+  it.each(['auto', 'legacy'] as const)('ends when the token is revoked, in mode %s', async (mode) => {
     const stage = await door();
-    const guest = await stage.client(await join(stage, 'fable'));
+    const guest = await stage.client(await join(stage, 'fable'), mode);
     const waiting = waits(stage);
     const answer = guest.inbox();
     await waiting;
     const outcome = answer.then(
-      () => 'answered',
-      () => 'ended',
+      ({ error }) => error,
+      (thrown: Error) => thrown.message,
     );
     await stage.operator('tokens.revoke', { name: 'guest:main:fable' });
-    expect(await outcome).toBe('ended');
+    expect(await outcome).toContain('token was revoked');
     await expect(guest.inbox()).rejects.toThrow('wrong, ended or expired');
+  });
+
+  it.each(['auto', 'legacy'] as const)('ends with the gateway, in mode %s, and takes no turn with it', async (mode) => {
+    const stage = await door();
+    const guest = await stage.client(await join(stage, 'fable'), mode);
+    const waiting = waits(stage);
+    const answer = guest.inbox();
+    await waiting;
+    const outcome = answer.then(
+      ({ error }) => error,
+      (thrown: Error) => thrown.message,
+    );
+    await stage.close();
+    expect(await outcome).toContain('the gateway is stopping');
   });
 });
 
