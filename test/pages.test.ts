@@ -9,6 +9,7 @@ const pages = [
   'AGENTS.md',
   'CHANGELOG.md',
   'docs/design.md',
+  'docs/guests.md',
   ...readdirSync('docs/decisions').map((name) => join('docs/decisions', name)),
 ];
 const text = (page: string) => readFileSync(page, 'utf8');

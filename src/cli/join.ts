@@ -19,7 +19,7 @@ export async function join(terminal: Terminal, wish: Params<'guests.join'>, call
     bold('2. The configuration of your harness'),
     '',
     ...harnesses(joined.url).flatMap(({ name, file, text }) => [`   ${bold(name)} (${file}):`, ...text.map((line) => `     ${line}`), '']),
-    `${bold('3. What to say to it:')}`,
+    bold('3. What to say to it'),
     '',
     `   ${joined.sentence}`,
     '',

@@ -339,6 +339,8 @@ export interface WireSession {
   /** Who takes its turns, where it is not its agent: somebody outside, who is there or not. */
   runtime?: 'guest';
   online?: boolean;
+  /** What an operator lets it see, instead of `tools.sessions.visibility`. */
+  see?: Visibility;
   archived?: true;
   label?: string;
   displayName?: string;

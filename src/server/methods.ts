@@ -470,7 +470,13 @@ function createHandlers(parts: MethodsParts): Handlers {
     'explain.route': async (question) => explainRoute(parts.routes(), question),
     'explain.key': async (question) => explainKey(world(), question),
     'explain.send': async (question) => explainSend(world(), question),
-    'explain.access': async (question) => explainAccess(world(), question),
+    'explain.access': async (question, call) => {
+      // What the operator granted a session is part of the answer, also when the question does not know of it.
+      const { caller } = question;
+      const row = caller.see === undefined ? await find(call, { session: caller.key }).catch(() => undefined) : undefined;
+      const see = row && settingsOf(row).see;
+      return explainAccess(world(), see === undefined ? question : { ...question, caller: { ...caller, see } });
+    },
 
     'guests.join': async ({ name, agentId, see, rotate }, call) => {
       const agent = agentId === undefined ? world().agents.defaultId : agentIdOf(agentId);

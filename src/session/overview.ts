@@ -223,6 +223,7 @@ function* sessionRow(t: Reading, world: World, row: SessionRow, preview: boolean
     isMain: row.kind === 'main' || undefined,
     runtime: key.shape === 'guest' ? 'guest' : undefined,
     online: undefined, // who is connected is not in the store
+    see: settings.see,
     archived: row.state === 'archived' || undefined,
     label: row.label ?? undefined,
     displayName: settings.displayName,

@@ -32,6 +32,9 @@ export const scenario: Op[] = [
   message('m9', 'direct', 'u3', 'after'),
 ];
 
+/** An exchange with a guest: each of its turns is offered, taken and answered. */
+export const visit: Op[] = [message('m1', 'direct', 'u1', 'visit')];
+
 /** Mulberry32: small, seeded, good enough to choose with. */
 export function seeded(seed: number): () => number {
   let state = seed >>> 0;

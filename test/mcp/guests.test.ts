@@ -353,6 +353,9 @@ describe('what a guest sees', () => {
     const guest = await stage.client(await join(stage, 'fable', 'tree'));
     await stage.operator('sessions.reset', { key: fable });
     expect(await keysSeen(guest)).toEqual(['tree', [fable]]);
+    expect((await stage.operator('sessions.describe', { key: fable })).session).toMatchObject({ runtime: 'guest', see: 'tree' });
+    const explained = await stage.operator('explain.access', { caller: { key: fable }, target: { key: 'main' } });
+    expect(explained.answer).toContain('the operator lets this session see "tree"');
     const { rules, facts } = await stage.operator('explain.access', { caller: { key: fable, see: 'agent' }, target: { key: 'main' } });
     expect(facts['callerSees']).toBe('agent');
     expect(rules[0]).toMatchObject({

@@ -110,9 +110,9 @@ describe('interlane join', () => {
     const stdout = { write: (text: string) => (printed += text) } as unknown as NodeJS.WritableStream;
     const terminal = { argv: [], env: {}, home: '', stdin: process.stdin, stdout, stderr: stdout, onSignal: () => () => {} };
     await join(terminal, { name: 'fable', see: 'agent' }, (method, params) => stage.operator(method, params));
-    const tokens = printed.match(/il_[0-9a-f]{16}_[\w-]{43}/g);
+    const tokens = printed.match(/il_[0-9a-f]{16}_[\w-]{43}/g) ?? [];
     expect(tokens).toHaveLength(1);
-    expect(printed).toContain(`export INTERLANE_TOKEN=${tokens![0]}\n`);
+    expect(printed).toContain(`export INTERLANE_TOKEN=${tokens[0]}\n`);
     for (const file of ['.mcp.json', '~/.codex/config.toml', 'opencode.json', '~/.gemini/settings.json']) expect(printed).toContain(file);
     expect(printed).toContain(`You are the guest session ${fable} of Interlane`);
     // What it prints works: the address is ours, and the token is the guest's.
@@ -120,6 +120,6 @@ describe('interlane join', () => {
       JSON.parse(/Claude Code[^{]*(\{[\s\S]*?\n {5}\})/.exec(printed)![1]!) as { mcpServers: { interlane: { url: string } } }
     ).mcpServers.interlane;
     expect(url).toBe(`${stage.url}/mcp`);
-    expect(await (await stage.client(tokens![0]!)).call('session_status')).toMatchObject({ key: fable });
+    expect(await (await stage.client(tokens[0]!)).call('session_status')).toMatchObject({ key: fable });
   });
 });
