@@ -51,16 +51,26 @@ export function createMcpDoor(parts: McpParts): McpDoor {
   const { auth } = parts;
   /** What is under way, by token; ended with it. */
   const open = new Map<string, Set<Underway>>();
+  /** So that a request that was let in a moment before its token ended ends with it, too. Ids are never used again. */
+  const gone = new Set<string>();
   /** Calls answer with the reason; what has no answer to give, such as a stream of news, is cut a moment later. */
-  const end = (ones: Iterable<Underway>, why: InterlaneError) => {
-    const all = [...ones];
-    for (const one of all) one.ended.abort(why);
-    const cancel = parts.after(goodbyeMs, () => {
-      for (const one of all) one.cut.abort(why);
+  const end = (ones: Iterable<Underway>, why: InterlaneError) =>
+    new Promise<void>((resolve) => {
+      const all = [...ones];
+      for (const one of all) one.ended.abort(why);
+      const cancel = parts.after(goodbyeMs, () => {
+        for (const one of all) one.cut.abort(why);
+        resolve();
+      });
+      void Promise.all(all.map((one) => one.done)).then(() => {
+        cancel();
+        resolve();
+      });
     });
-    return Promise.all(all.map((one) => one.done)).then(cancel);
-  };
-  const undo = auth.onEnd((tokenId) => void end(open.get(tokenId) ?? [], new InterlaneError('UNAUTHORIZED', 'token was revoked')));
+  const undo = auth.onEnd((tokenId) => {
+    gone.add(tokenId);
+    void end(open.get(tokenId) ?? [], revoked());
+  });
   // The protocol is large, and not everyone speaks it: loaded with the first who does.
   const load = async () => {
     const { faceOf, mcpHandler } = await import('../mcp/server.ts');
@@ -128,6 +138,7 @@ export function createMcpDoor(parts: McpParts): McpDoor {
         if (!(thrown instanceof InterlaneError)) parts.report('MCP request', thrown);
         return refusal(thrown);
       }
+      if (gone.has(caller.tokenId)) return refusal(revoked());
       const mine = open.get(caller.tokenId) ?? new Set();
       if (mine.size >= mostRequests)
         return refusal(new InterlaneError('BUSY', `token has ${mostRequests} requests under way; wait for some of them`));
@@ -140,17 +151,17 @@ export function createMcpDoor(parts: McpParts): McpDoor {
       const cut = new Promise<Response>((answer) =>
         one.cut.signal.addEventListener('abort', () => answer(refusal(one.cut.signal.reason)), { once: true }),
       );
-      const served = new Request(request.url, {
-        method: request.method,
-        headers: request.headers,
-        body: request.method === 'POST' ? request.body : null,
-        duplex: 'half',
-        signal: AbortSignal.any([request.signal, one.cut.signal]),
-      });
       try {
+        const served = new Request(request.url, {
+          method: request.method,
+          headers: request.headers,
+          body: request.method === 'POST' ? request.body : null,
+          duplex: 'half',
+          signal: AbortSignal.any([request.signal, one.cut.signal]),
+        });
         const { handler } = await loaded();
         const answer = handler.fetch(served, { authInfo: { token: '', clientId: caller.tokenId, scopes: [], extra: { door } } });
-        return whenRead(await Promise.race([answer, cut]), over);
+        return whenRead(await Promise.race([answer, cut]), one.cut.signal, over);
       } catch (thrown) {
         over();
         parts.report('MCP request', thrown);
@@ -169,16 +180,22 @@ export function createMcpDoor(parts: McpParts): McpDoor {
   };
 }
 
-/** An answer that comes in pieces is under way until the last of them. */
-function whenRead(response: Response, over: () => void): Response {
+/** An answer that comes in pieces is under way until the last of them, or until it is cut. */
+function whenRead(response: Response, cut: AbortSignal, over: () => void): Response {
   if (!response.body || !response.headers.get('content-type')?.startsWith('text/event-stream')) {
     over();
     return response;
   }
   const passed = new TransformStream<Uint8Array, Uint8Array>();
-  response.body.pipeTo(passed.writable).then(over, over);
+  void response.body
+    .pipeTo(passed.writable, { signal: cut, preventAbort: true })
+    .catch(() => passed.writable.close()) // cut: what was written so far is all there is
+    .catch(() => {}) // the client is gone
+    .then(over);
   return new Response(passed.readable, { status: response.status, headers: response.headers });
 }
+
+const revoked = () => new InterlaneError('UNAUTHORIZED', 'token was revoked');
 
 function refusal(thrown: unknown): Response {
   const { status, body } = httpFailure(thrown);

@@ -86,6 +86,16 @@ describe('the MCP door', () => {
     expect((await post(stage, { authorization: `Bearer ${token}` })).status).toBe(401);
   });
 
+  it('cuts a stream that has nothing to answer when its token ends', async () => {
+    const stage = await door();
+    const { token } = await stage.operator('guests.join', { name: 'g' });
+    const { client } = await stage.client(token);
+    const news = await client.listen({ toolsListChanged: true });
+    await stage.operator('tokens.revoke', { name: 'guest:main:g' });
+    stage.clock.advance(500);
+    expect(await news.closed).not.toBe('local');
+  });
+
   it('raises the level of a session to what its tools have told it', async () => {
     const secret = defineTool({
       name: 'vault',
