@@ -473,14 +473,14 @@ function createHandlers(parts: MethodsParts): Handlers {
       if (own && sessionKey !== undefined && keyMeant(world(), { session: sessionKey }) !== caller.sessionKey)
         throw new InterlaneError('MISSING_SCOPE', 'sessionKey is not the session this token is bound to; leave it out');
       // An operator looks through the eyes of a session, at what that session may see and the token's level allows.
-      const row = own
-        ? await store.read(findSession, { world: world(), level: 'RESTRICTED', named: { session: caller.sessionKey! } })
-        : await need(call, { session: sessionKey ?? 'main' });
+      const bound = () => store.read(findSession, { world: world(), level: 'RESTRICTED', named: { session: caller.sessionKey! } });
+      const row = own ? await bound() : await need(call, { session: sessionKey ?? 'main' });
       if (!row) throw new InterlaneError('SESSION_NOT_FOUND', `session ${caller.sessionKey!} of this token is gone; make a new token`);
       const callId = idempotencyKey === undefined ? parts.newId() : hash(`${caller.name}\n${idempotencyKey}`);
       const answer = await parts.invoker.callAs(row.pk, { tool, args, callId, readOnly: !own }, call.signal);
       // In a turn a result raises the session that reads it. Out here nothing would, so what is above the reader is withheld (I8).
-      const level = own ? levelName(row.taint) : caller.level;
+      // The session may have been raised meanwhile, by a message that the call waited for.
+      const level = own ? levelName(((await bound()) ?? row).taint) : caller.level;
       if (answer.taint > levelRank(level))
         throw new InterlaneError(
           'POLICY_BLOCKED',

@@ -59,7 +59,7 @@ describe('interlane mcp', () => {
     const none = await interlane(['mcp']);
     expect([none.status, none.stderr]).toEqual([77, expect.stringContaining('set INTERLANE_TOKEN')]);
     const away = await interlane(['mcp'], { env: { INTERLANE_TOKEN: 'x' } });
-    expect([away.status, away.stderr]).toEqual([69, expect.stringContaining('is not running')]);
+    expect([away.status, away.stderr]).toEqual([69, expect.stringContaining('gateway was not found')]);
     const wrong = await interlane(['mcp'], { env: { INTERLANE_TOKEN: 'x', INTERLANE_URL: stage.url } });
     expect([wrong.status, wrong.stderr]).toEqual([69, expect.stringContaining('did not let us in')]);
     expect(none.stdout + away.stdout + wrong.stdout).toBe('');
