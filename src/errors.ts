@@ -45,6 +45,7 @@ export const errorTable = {
   UNAUTHORIZED: { ws: 'INVALID_REQUEST', http: 401, exit: 77 },
   AUTH_RATE_LIMITED: { ws: 'INVALID_REQUEST', http: 429, exit: 75 },
   MISSING_SCOPE: { ws: 'FORBIDDEN', http: 403, exit: 77 },
+  TURN_NOT_OPEN: { ws: 'INVALID_REQUEST', http: 409, exit: 65 },
   TOKEN_NOT_FOUND: { ws: 'INVALID_REQUEST', http: 404, exit: 66 },
   TOKEN_EXISTS: { ws: 'INVALID_REQUEST', http: 409, exit: 65 },
   CHANNEL_NOT_CONFIGURED: { ws: 'UNAVAILABLE', http: 503, exit: 69 },

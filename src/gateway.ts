@@ -3,6 +3,7 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { availableParallelism, homedir, hostname } from 'node:os';
 import { join } from 'node:path';
+import type { McpServer } from '@modelcontextprotocol/server';
 import type { Channel } from './channels/channel.ts';
 import { changeOf, type Change } from './config/change.ts';
 import type { Config } from './config/schema.ts';
@@ -20,7 +21,8 @@ import type { Level } from './protocol/labels.ts';
 import { keyContext } from './rules/agents.ts';
 import { compileWorld, type World } from './rules/decide.ts';
 import { compileRoutes, type Routes } from './rules/route.ts';
-import { formatSessionKey, mainKey } from './rules/session-key.ts';
+import { formatSessionKey, mainKey, requireSessionKey } from './rules/session-key.ts';
+import { guestRunner, Guests } from './runtime/guest.ts';
 import { languageModel } from './runtime/language-model.ts';
 import { modelRunner } from './runtime/loop.ts';
 import { Models, type Found, type ModelSettings } from './runtime/models.ts';
@@ -32,6 +34,7 @@ import { Events, LiveRuns } from './server/events.ts';
 import { createHistory } from './server/history.ts';
 import { createHttp } from './server/http.ts';
 import { logEvents, type Log } from './server/log.ts';
+import { createMcpDoor, mcpPath } from './server/mcp.ts';
 import { createMethods } from './server/methods.ts';
 import { Metrics } from './server/metrics.ts';
 import { createRoutes } from './server/routes.ts';
@@ -73,6 +76,8 @@ export interface GatewayOptions {
   tools?: Tool[];
   /** A model that was found on this machine, for when none is configured. */
   found?: Found | undefined;
+  /** For tests: what is served over MCP beside a session's own tools. */
+  extendMcp?(server: McpServer): void;
   /** Where clients connect; without it nobody can. */
   listen?: Listen;
 }
@@ -191,7 +196,9 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
 
   // Failures that nobody is waiting for end up with the operator.
   const report = (what: string, error: unknown) => warn(`${what} failed: ${reasonOf(error)}`);
+  const isGuest = ({ key, agent }: SessionRow) => requireSessionKey(key, keyContext(world.agents, agent)).shape === 'guest';
   const shown = {
+    online: (key: string) => guests.online(key),
     modelOf: (row: SessionRow) => engine.modelOf(row),
     transcriptPath: (sessionId: string) => {
       const file = join(stateDir, 'transcripts', `${sessionId}.jsonl`);
@@ -215,7 +222,7 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
       store,
       clock,
       newId,
-      runner: (agentId) => runner(agentId),
+      runner: (session) => runner(session),
       caps: options.caps ?? {
         main: config.agents.defaults.maxConcurrent ?? 4 * cores,
         nested: 4 * cores,
@@ -230,7 +237,8 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
       },
       host: { bootId: newId(), pid: process.pid, name: hostname() },
       warn,
-      modelOf: (agentId, settings) => (entryOf(agentId)?.runtime === 'scripted' ? undefined : models.view(agentId, settings)),
+      modelOf: (session) =>
+        isGuest(session) || entryOf(session.agent)?.runtime === 'scripted' ? undefined : models.view(session.agent, settingsOf(session)),
       onDelta: (delta) => {
         live.delta(delta);
         options.onDelta?.(delta);
@@ -260,9 +268,18 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
   });
   const answerer = (agentId: string, model: string | undefined) =>
     entryOf(agentId)?.runtime !== 'scripted' && models.answers(agentId, model) ? language : scripted;
+  const guests: Guests = new Guests({
+    store,
+    engine,
+    now: () => clock.now(),
+    after: (ms, work) => clock.after(ms, work),
+    get replyMs() {
+      return config.guests.replyMinutes * 60_000;
+    },
+  });
   const outside = new OutsideServers(config.mcp.servers, { clock, warn });
   const tools = [...builtInTools({ search }), ...(options.tools ?? [])];
-  const invoker = createInvoker(tools, {
+  const invoker = createInvoker([...tools, ...guests.tools], {
     store,
     engine,
     now: () => clock.now(),
@@ -273,6 +290,7 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
       return config.classification.tools;
     },
     transcriptPath: shown.transcriptPath,
+    online: shown.online,
     workspaceDir: (session) => workspaceDir(session),
     recap: (session, focus, prompt, signal) => {
       const { agent: agentId, key: sessionKey } = session;
@@ -287,9 +305,10 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
   const either: Runner = {
     run: async (turn) => runners.get(answerer(turn.agentId, (await turn.settings()).model))!.run(turn),
   };
-  const runner = (agentId: string) => {
-    const usual = answerer(agentId, undefined);
-    return usual === language || entryOf(agentId)?.runtime === 'scripted' ? runners.get(usual)! : either;
+  const runner = (session: SessionRow) => {
+    if (isGuest(session)) return guestRunner;
+    const usual = answerer(session.agent, undefined);
+    return usual === language || entryOf(session.agent)?.runtime === 'scripted' ? runners.get(usual)! : either;
   };
 
   // 8. the way out
@@ -364,6 +383,7 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
       channels: new Set(channels.keys()),
       position: () => events.position(),
       signInUrl,
+      mcpUrl: () => `${url}${mcpPath}`,
       facts: () => ({
         version: listen.version,
         uptimeMs: uptimeMs(),
@@ -402,11 +422,23 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
     const history = createHistory({ store, bus, world: () => engine.world, report });
     const handlers = createRoutes({ methods, history, streams, metrics, tools, invoker, version: listen.version, newId });
     const http = createHttp({ auth, handlers, report, ready: () => closing === undefined });
+    const mcp = createMcpDoor({
+      store,
+      auth,
+      version: listen.version,
+      newId,
+      after: (ms, work) => clock.after(ms, work),
+      world: () => world,
+      invoker,
+      isGuest,
+      report,
+      extend: options.extendMcp,
+    });
     const server = await startServer({
       host,
       port,
       names: new Set(config.gateway.names.map((name) => name.toLowerCase())),
-      fetch: (request, remote) => http.fetch(request, remote),
+      fetch: (request, remote) => (new URL(request.url).pathname === mcpPath ? mcp : http).fetch(request, remote),
       sockets,
       after: (ms, work) => clock.after(ms, work),
     }).catch((thrown: unknown) => {
@@ -431,6 +463,7 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
         live.close();
         streams.close();
         http.close();
+        await mcp.close();
         await server.close('the gateway is stopping');
       },
     };
@@ -444,6 +477,7 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
     await outside.close();
     await outbox.close();
     undoLog();
+    guests.close();
     bus.close();
     undoCounting();
     undoIndexing();

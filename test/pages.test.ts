@@ -13,6 +13,7 @@ const pages = [
   'CHANGELOG.md',
   'docs/design.md',
   'docs/http.md',
+  'docs/guests.md',
   ...readdirSync('docs/decisions').map((name) => join('docs/decisions', name)),
 ];
 const text = (page: string) => readFileSync(page, 'utf8');

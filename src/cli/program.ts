@@ -5,6 +5,7 @@ import type { LoadedConfig } from '../config/load.ts';
 import { findPaths, type PathFlags, type Paths } from '../config/paths.ts';
 import { errorTable, InterlaneError, reasonOf } from '../errors.ts';
 import type { DoctorFlags } from './doctor.ts';
+import type { JoinFlags } from './join.ts';
 import type { ReachFlags } from './reach.ts';
 import type { SendFlags, WaitFlags } from './send.ts';
 import type { HistoryFlags, RunsFlags, SessionsFlags } from './sessions.ts';
@@ -39,6 +40,7 @@ function program(terminal: Terminal, outcome: { status: number }): Command {
   sessionCommands(root, terminal);
   root.commandsGroup('Who may connect:');
   tokenCommands(root, terminal);
+  guestCommands(root, terminal);
   root.commandsGroup('The rules:');
   ruleCommands(root, terminal);
   root.commandsGroup('The data:');
@@ -169,6 +171,30 @@ function tokenCommands(root: Command, terminal: Terminal): void {
   client(token, terminal, 'sign-in', 'a link that signs a browser in, once').action(
     asking(terminal, async (client, flags) => (await import('./tokens.ts')).signIn(terminal, client, flags.json)),
   );
+}
+
+function guestCommands(root: Command, terminal: Terminal): void {
+  client(root, terminal, 'join <name>', 'let an outside harness take part as a session: its token, its configuration, what to say to it')
+    .option('--agent <id>', 'the agent whose guest it is (else the default one)')
+    .addOption(
+      new Option('--see <what>', 'what its tools may see: what it spawned (if not given), its agent, or all').choices([
+        'tree',
+        'agent',
+        'all',
+      ]),
+    )
+    .option('--rotate', 'a guest that has joined gets a new token; the old one ends at once')
+    .action(
+      asking(terminal, async (client, flags: ReachFlags & JoinFlags, name: string) =>
+        (await import('./join.ts')).join(terminal, client, name, flags),
+      ),
+    );
+
+  configure(root.command('mcp'), terminal)
+    .description('serve the session of INTERLANE_TOKEN over MCP on standard input and output')
+    .option('--url <address>', 'the gateway (or INTERLANE_URL; else the one that runs on the state directory)')
+    .option(...stateDirOption)
+    .action(async (flags: ReachFlags) => (await import('./mcp.ts')).mcp(terminal, flags));
 }
 
 function ruleCommands(root: Command, terminal: Terminal): void {

@@ -63,6 +63,9 @@ interface Found {
   found?: CliFile & { file: string };
 }
 
+/** The address alone, for who has a token of its own. The secret in the file is the operator's, and not for guests. */
+export const gatewayUrl = (terminal: Terminal, flags: Pick<ReachFlags, 'url' | 'stateDir'>): string => findGateway(terminal, flags).url;
+
 function findGateway(terminal: Terminal, flags: ReachFlags): Found {
   const { stateDir } = findPaths({ stateDir: flags.stateDir }, terminal.env, terminal.home);
   const named = flags.url || terminal.env['INTERLANE_URL'] || undefined;

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { HandClock } from '../../test/clock.ts';
 import { mockProvider } from '../../test/mock/provider.ts';
+import { ensureSession } from '../engine/sessions.ts';
 import { startGateway } from '../gateway.ts';
 import { SessionFacts } from '../protocol/session.ts';
 import { decide, partyOf } from '../rules/decide.ts';
@@ -80,12 +81,19 @@ async function readEverything(config: Config): Promise<void> {
   const { runId } = await gateway.receive({ origin: { channel: 'irc', peer: { kind: 'direct', id: '3' } }, text: 'hi', mode: 'collect' });
   clock.advance(config.session.queue.collectMs);
   await gateway.engine.wait(runId, 30_000);
-  const [{ pk }] = (await gateway.store.read(
-    { name: 'a', body: (t) => t.all(`SELECT pk FROM sessions WHERE key = 'agent:a:main'`) },
-    {},
-  )) as [{ pk: number }];
-  const call = { tool: 'child__echo', args: { text: 'hello' }, callId: 'c' };
-  expect(await gateway.invoker.callAs(pk, call, new AbortController().signal)).toMatchObject({ text: 'echo: hello' });
+  const made = { id: 'guest', agent: 'a', kind: 'other' };
+  await gateway.store.write(ensureSession, { key: 'agent:a:guest:g', made, now: clock.now() });
+  for (const [key, tool, args, expected] of [
+    ['agent:a:main', 'child__echo', { text: 'hello' }, 'echo: hello'],
+    ['agent:a:guest:g', 'inbox', { waitSeconds: 0 }, expect.stringContaining('nothing yet')],
+  ] as const) {
+    const [session] = await gateway.store.read(
+      { name: 'test', body: (t) => t.all<{ pk: number }>('SELECT pk FROM sessions WHERE key = ?', key) },
+      {},
+    );
+    const call = { tool, args, callId: tool };
+    expect(await gateway.invoker.callAs(session!.pk, call, new AbortController().signal)).toMatchObject({ text: expected });
+  }
   await gateway.close();
   expect(await findModel(config, {}, () => Promise.reject(new Error('nobody is there')))).toBeUndefined();
   rmSync(stateDir, { recursive: true, force: true });

@@ -250,6 +250,14 @@ export const Config = z.strictObject({
     })
     .prefault({})
     .meta({ restart: true }),
+  guests: z
+    .strictObject({
+      replyMinutes: z.int().min(1).max(1_440).default(10).meta({
+        description:
+          'how long a guest has to answer a message it took before it is offered again; most work of a coding agent is done by then, and a late answer is still taken while nobody else has the message',
+      }),
+    })
+    .prefault({}),
   hooks: z
     .strictObject({
       enabled: z.boolean().default(false).meta({ description: 'nothing from outside starts a run until someone says so' }),

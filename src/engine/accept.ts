@@ -96,7 +96,8 @@ function* remember(t: Tx, idempotency: Idempotency | undefined, runPk: number, n
   );
 }
 
-function* revive(t: Tx, session: SessionRow): Body<void> {
+/** An archived session that somebody speaks to is live again. */
+export function* revive(t: Tx, session: SessionRow): Body<void> {
   session.state = 'live';
   yield* t.run(`UPDATE sessions SET state = 'live', archive_at = NULL, policy_rev = policy_rev + 1 WHERE pk = ?`, session.pk);
 }

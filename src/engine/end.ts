@@ -101,6 +101,7 @@ export function* endRun(t: Tx, ending: Ending, run: RunRow, end: RunEnd, held?: 
         session.pk,
       );
     if (run.step > 0) yield* t.run('DELETE FROM waits WHERE run_pk = ?', run.pk);
+    else if (was === 'waiting') yield* closeOffer(t, run.pk);
   }
   const ended = Object.assign(run, { state: end.outcome, reply_seq: replySeq, error: end.error ?? null, error_code: end.code ?? null });
   const pos = yield* noteRun(t, session, run, end.outcome, end.now, end.error);
@@ -109,6 +110,12 @@ export function* endRun(t: Tx, ending: Ending, run: RunRow, end: RunEnd, held?: 
   const reply = end.outcome === 'ok' ? (end.text ?? '') : '';
   if (run.cause === 'exchange') yield* advanceFlow(t, ending, ended, session, reply, end.now);
   else if (run.deliver === 1 && reply !== '') yield* deliverReply(t, ending.world, session, run, reply, end.now);
+}
+
+/** A guest that has the turn is told at its next look that there is nothing to answer any more. */
+function* closeOffer(t: Tx, runPk: number): Body<void> {
+  yield* t.run(`DELETE FROM offers WHERE run_pk = ? AND state = 'open'`, runPk);
+  yield* t.run(`UPDATE offers SET state = 'stopped', due_at = NULL WHERE run_pk = ?`, runPk);
 }
 
 const spent = (usage: Usage | undefined) => (usage ? usage.input + usage.output : 0);

@@ -9,7 +9,8 @@ import { accept, type Accepted, type AcceptArgs } from './accept.ts';
 import type { Answer, Ending } from './end.ts';
 import type { EngineCommand } from './feed.ts';
 import { sweepFlows } from './flows.ts';
-import { settingsOf, type Operator, type SessionSettings } from './policy.ts';
+import { answerOffer, giveBack, sweepOffers, takeOffer, type Answered, type Look } from './offers.ts';
+import type { Operator } from './policy.ts';
 import { forgotten, purgeSome, toForget } from './retention.ts';
 import { replyTo, runView } from './run-view.ts';
 import type { ModelView, Runner } from './runner.ts';
@@ -40,7 +41,7 @@ export interface EngineParts {
   store: Store<FeedEvent>;
   clock: Clock;
   newId(): string;
-  runner(agentId: string): Runner;
+  runner(session: SessionRow): Runner;
   caps: Record<RunClass, number>;
   /** How long the feed, ended runs and settled deliveries are kept; for ever without it. */
   keepMs?: number;
@@ -50,7 +51,7 @@ export interface EngineParts {
   /** Told what an operator should know. */
   warn(message: string): void;
   /** What a session is answered by, for whoever looks at it; nothing where it is a script. */
-  modelOf?(agentId: string, settings: SessionSettings): ModelView | undefined;
+  modelOf?(session: SessionRow): ModelView | undefined;
   /** Text as it is made; ephemeral. */
   onDelta?(delta: Delta): void;
 }
@@ -121,8 +122,8 @@ export class Engine {
     for (const { key, made } of mains) await store.write(ensureSession, { key, made: { ...made, id: newId() }, now: clock.now() });
   }
 
-  modelOf(session: Pick<SessionRow, 'agent' | 'settings'>): ModelView | undefined {
-    return this.parts.modelOf?.(session.agent, settingsOf(session));
+  modelOf(session: SessionRow): ModelView | undefined {
+    return this.parts.modelOf?.(session);
   }
 
   /** The caller holds the state's lock, so every run that still says "running" belongs to a gateway that is dead. */
@@ -181,6 +182,24 @@ export class Engine {
   async reply(runId: string, waiterPk: number, timeoutMs: number, signal: AbortSignal): Promise<{ value: Answer; taint: number }> {
     await this.wait(runId, timeoutMs, signal);
     return this.parts.store.read(replyTo(this.ending), { runId, waiterPk });
+  }
+
+  /** For a guest: the turn that waits for it, if there is one, and what has become of those it had. */
+  async look(lane: string, wish: { again: boolean; replyMs: number }): Promise<Look> {
+    const look = await this.parts.store.write(takeOffer, { lane, ...wish, now: this.parts.clock.now() }, { urgent: true });
+    if (look.turn) this.sweep(); // its deadline may be the next thing that is due
+    return look;
+  }
+
+  /** Nobody heard of the turn that was taken. */
+  giveBack(turnId: string): Promise<void> {
+    return this.parts.store.write(giveBack, { turnId, now: this.parts.clock.now() }, { urgent: true });
+  }
+
+  /** A guest's answer ends its turn. */
+  answer(lane: string, turnId: string, text: string): Promise<Answered> {
+    const args = { lane, turnId, text, now: this.parts.clock.now() };
+    return this.parts.store.write(this.commands.answerOffer, args, { urgent: true, bytes: text.length });
   }
 
   /** The run's end, or what it is doing when the time is over. For any number of callers, before, during and after. */
@@ -320,7 +339,7 @@ export class Engine {
       settled: () => (settled = true),
     });
     try {
-      await this.parts.runner(claim.session.agent).run(turn);
+      await this.parts.runner(claim.session).run(turn);
       if (!settled) throw new Error('the runner stopped without ending the turn');
     } catch (thrown) {
       if (!settled) await this.settle(live, thrown);
@@ -379,6 +398,7 @@ export class Engine {
     const turn = async () => {
       while ((await store.write(this.commands.sweepStops, { now: clock.now() }, { urgent: true })) > 0) this.pump(); // a lane may go on
       while ((await store.write(this.commands.sweepWaits, { now: clock.now() }, { urgent: true })) > 0) this.pump(); // whoever was answered goes on
+      while ((await store.write(this.commands.sweepOffers, { now: clock.now() }, { urgent: true })) > 0);
       while ((await store.write(sweepFlows, { now: clock.now() }, { urgent: true })) > 0);
       while ((await store.write(purgeSome, { now: clock.now(), keepMs: this.parts.keepMs ?? Infinity }, { urgent: true })) > 0);
       this.forget();
@@ -388,6 +408,7 @@ export class Engine {
       const due = Math.min(
         next.flow ?? Infinity,
         next.wait ?? Infinity,
+        next.offer ?? Infinity,
         next.startable !== null && next.startable > clock.now() ? next.startable : Infinity,
       );
       this.cancelSweep();
@@ -430,6 +451,8 @@ function makeCommands(ending: Ending) {
     closeSession: closeSession(ending),
     sweepWaits: sweepWaits(ending),
     sweepStops: sweepStops(ending),
+    answerOffer: answerOffer(ending),
+    sweepOffers: sweepOffers(ending),
   };
 }
 
@@ -440,14 +463,15 @@ const registerInstance: EngineCommand<{ bootId: string; name: string; pid: numbe
   },
 };
 
-const nextDue: ReadQuery<object, { wait: number | null; flow: number | null; startable: number | null }> = {
+const nextDue: ReadQuery<object, { wait: number | null; offer: number | null; flow: number | null; startable: number | null }> = {
   name: 'next due',
   *body(t) {
     const wait = yield* t.one<{ at: number }>('SELECT due_at AS at FROM waits ORDER BY due_at LIMIT 1');
+    const offer = yield* t.one<{ at: number }>('SELECT due_at AS at FROM offers WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1');
     const startable = yield* t.one<{ at: number }>(
       'SELECT not_before AS at FROM runs WHERE not_before IS NOT NULL AND ready_pos IS NOT NULL ORDER BY not_before LIMIT 1',
     );
     const flow = yield* t.one<{ at: number }>('SELECT due_at AS at FROM exchanges WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1');
-    return { wait: wait?.at ?? null, flow: flow?.at ?? null, startable: startable?.at ?? null };
+    return { wait: wait?.at ?? null, offer: offer?.at ?? null, flow: flow?.at ?? null, startable: startable?.at ?? null };
   },
 };

@@ -1,6 +1,6 @@
 // Rows → the policy door: what a command asks, about the rows it has just read in its own transaction.
 import { InterlaneError } from '../errors.ts';
-import type { Level } from '../protocol/labels.ts';
+import type { Level, Visibility } from '../protocol/labels.ts';
 import type { SessionFacts } from '../protocol/session.ts';
 import type { DeliveryContext } from '../protocol/session.ts';
 import { decide, partyOf, type Decision, type Party, type Request, type World } from '../rules/decide.ts';
@@ -24,6 +24,8 @@ export interface SessionSettings {
   verboseLevel?: string;
   /** Which of the provider's keys is used. */
   authProfile?: string;
+  /** An operator's grant, never set by the session itself: what its tools may see. */
+  see?: Visibility;
 }
 
 export const settingsOf = (session: Pick<SessionRow, 'settings'>) => JSON.parse(session.settings) as SessionSettings;
@@ -33,7 +35,7 @@ export const deliveryOf = (session: Pick<SessionRow, 'delivery'>) =>
   session.delivery === null ? undefined : (JSON.parse(session.delivery) as DeliveryContext);
 
 export function partyOfRow(world: World, session: SessionRow): Party {
-  const { sendPolicy, channel } = settingsOf(session);
+  const { sendPolicy, channel, see } = settingsOf(session);
   const facts: SessionFacts = {
     key: session.key,
     depth: session.depth,
@@ -43,6 +45,7 @@ export function partyOfRow(world: World, session: SessionRow): Party {
   if (session.parent_key !== null) facts.spawnedBy = session.parent_key;
   if (sendPolicy !== undefined) facts.sendPolicy = sendPolicy;
   if (channel !== undefined) facts.channel = channel;
+  if (see !== undefined) facts.see = see;
   return partyOf(world, facts);
 }
 

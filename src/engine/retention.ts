@@ -100,7 +100,7 @@ function* purgeRuns(t: Tx, before: number): Body<number> {
 
 function* forgetRuns(t: Tx, runs: { pk: number }[]): Body<number> {
   for (const { pk } of runs) {
-    for (const table of ['tool_calls', 'idempotency', 'inputs', 'exchange_turns'])
+    for (const table of ['tool_calls', 'idempotency', 'inputs', 'exchange_turns', 'offers'])
       yield* t.run(`DELETE FROM ${table} WHERE run_pk = ?`, pk);
     yield* t.run('DELETE FROM runs WHERE pk = ?', pk);
   }

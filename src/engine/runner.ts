@@ -93,6 +93,8 @@ export interface Turn {
   steer(): Promise<number>;
   /** Gives the slot back while calls wait. True: stop here, the turn is called again when they are answered. */
   park(): Promise<boolean>;
+  /** Gives the slot back until somebody outside has answered this turn. False: it is being stopped, so end it. */
+  offer(): Promise<boolean>;
   end(end: { text: string; usage: Usage }): Promise<void>;
 }
 

@@ -40,7 +40,7 @@ export interface Claim extends Lease {
 }
 
 /** I3. Every write of a run passes here first; a stale holder's is refused. */
-function* held(t: Tx, lease: Lease): Body<{ run: RunRow; session: SessionRow }> {
+export function* held(t: Tx, lease: Lease): Body<{ run: RunRow; session: SessionRow }> {
   const run = yield* t.one<RunRow>(`SELECT * FROM runs WHERE pk = ? AND epoch = ? AND state = 'running'`, lease.runPk, lease.epoch);
   if (!run) throw new InterlaneError('LEASE_LOST', 'run is no longer held by this gateway');
   return { run, session: (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', run.session_pk))! };

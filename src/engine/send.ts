@@ -37,7 +37,7 @@ export function sendToSession(ending: Ending): EngineCommand<SendArgs, Sent> {
   return {
     name: 'send to session',
     *body(t, args) {
-      const { run, caller, exchangeId } = yield* senderOf(t, args.from);
+      const { run, caller, exchangeId, ...chain } = yield* senderOf(t, args.from);
       if (yield* t.one<ExchangeRow>('SELECT * FROM exchanges WHERE id = ?', exchangeId))
         return { runId: derivedId(exchangeId, 0), waiting: false };
       const target = yield* t.one<SessionRow>(
@@ -51,7 +51,7 @@ export function sendToSession(ending: Ending): EngineCommand<SendArgs, Sent> {
           decision.code ?? 'POLICY_BLOCKED',
           decision.hidden ? 'session was not found among the sessions you can see' : `message was not sent: ${decision.why}`,
         );
-      const hop = (run?.hop ?? 0) + 1;
+      const hop = chain.hop + 1;
       yield* refuseLoops(t, hop, caller, target, args);
 
       const { lastId: exchangePk } = yield* t.run(
@@ -80,7 +80,7 @@ export function sendToSession(ending: Ending): EngineCommand<SendArgs, Sent> {
         deliver: false,
         cause: 'exchange',
         causePk: exchangePk,
-        rootPk: run?.root_pk ?? run?.pk,
+        rootPk: chain.rootPk,
         hop,
         budgetMs: run?.budget_ms,
         now: args.now,
@@ -107,29 +107,43 @@ export function sendToSession(ending: Ending): EngineCommand<SendArgs, Sent> {
   };
 }
 
+interface Sender {
+  run: SendingRun | undefined;
+  caller: SessionRow;
+  exchangeId: string;
+  /** How far it is from what started it, and what that was. */
+  hop: number;
+  rootPk: number | undefined;
+}
+
 interface SendingRun {
   pk: number;
   lane: string;
-  hop: number;
-  root_pk: number | null;
   budget_ms: number;
   step: number;
   idx: number;
 }
 
 /** I3. A run sends only while this gateway holds it. The exchange's id comes from the call, so that doing it again finds it. */
-function* senderOf(t: Tx, from: SendOrigin): Body<{ run: SendingRun | undefined; caller: SessionRow; exchangeId: string }> {
+function* senderOf(t: Tx, from: SendOrigin): Body<Sender> {
   if ('callId' in from) {
     const caller = yield* t.one<SessionRow>(`SELECT * FROM sessions WHERE pk = ? AND current = 1 AND state = 'live'`, from.sessionPk);
     if (!caller) throw new InterlaneError('SESSION_NOT_FOUND', 'session of the caller was reset or closed');
-    return { run: undefined, caller, exchangeId: derivedId(caller.id, 'call', from.callId, 'exchange') };
+    // What a guest sends while it has a turn was started by that turn, so that guests cannot send in circles for ever.
+    const turn = yield* t.one<RunRow>(
+      `SELECT runs.* FROM offers JOIN runs ON runs.pk = offers.run_pk WHERE offers.lane = ? AND offers.state = 'taken'`,
+      caller.key,
+    );
+    return { run: undefined, caller, exchangeId: derivedId(caller.id, 'call', from.callId, 'exchange'), ...chainOf(turn) };
   }
   const { runPk, epoch, step, idx } = from;
   const run = yield* t.one<RunRow>(`SELECT * FROM runs WHERE pk = ? AND epoch = ? AND state = 'running'`, runPk, epoch);
   if (!run) throw new InterlaneError('LEASE_LOST', 'run is no longer held by this gateway');
   const caller = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', run.session_pk))!;
-  return { run: { ...run, step, idx }, caller, exchangeId: derivedId(run.id, step, idx, 'exchange') };
+  return { run: { ...run, step, idx }, caller, exchangeId: derivedId(run.id, step, idx, 'exchange'), ...chainOf(run) };
 }
+
+const chainOf = (run: RunRow | undefined) => ({ hop: run?.hop ?? 0, rootPk: run?.root_pk ?? run?.pk });
 
 function* refuseLoops(t: Tx, hop: number, caller: SessionRow, target: SessionRow, args: SendArgs): Body<void> {
   if (hop > mostHops)

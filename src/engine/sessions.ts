@@ -51,6 +51,21 @@ export const ensureSession: EngineCommand<{ key: string; made: NewSession; now: 
   },
 };
 
+/** I8. What a session that is driven from outside has been told counts like what stands in its transcript. */
+export const raiseTaint: EngineCommand<{ sessionPk: number; taint: number; now: number }, void> = {
+  name: 'raise taint',
+  *body(t, { sessionPk, taint, now }) {
+    const { changes } = yield* t.run(
+      'UPDATE sessions SET taint = ?, level = max(level, ?), policy_rev = policy_rev + 1 WHERE pk = ? AND taint < ?',
+      taint,
+      taint,
+      sessionPk,
+      taint,
+    );
+    if (changes > 0) yield* noteSession(t, yield* sessionByPk(t, sessionPk), 'changed', now);
+  },
+};
+
 /** Where a session last spoke; set by what comes in from a channel, never by inter-session work. */
 export function* rememberDelivery(t: Tx, session: SessionRow, context: DeliveryContext): Body<void> {
   const written = JSON.stringify(context);

@@ -4,6 +4,7 @@ import type { FeedEvent } from '../protocol/event.ts';
 import type { CallRow, EntryRow } from '../store/rows.ts';
 import { messageOf, type EntryBody } from '../store/views.ts';
 import type { RunEnd } from './end.ts';
+import { offerRun } from './offers.ts';
 import { inCallOrder } from './prompt.ts';
 import { settingsOf, type SessionSettings } from './policy.ts';
 import type { PendingCall, PromptMessage, ProviderOptions, Thought, Turn } from './runner.ts';
@@ -81,6 +82,11 @@ export function makeTurn({ store, clock }: TurnParts, hold: Hold): Turn {
       const parked = await store.write(parkRun, { ...lease, usedMs: hold.usedMs(), now: clock.now() }, { urgent: true });
       if (parked) hold.settled();
       return parked;
+    },
+    offer: async () => {
+      const offered = await store.write(offerRun, { ...lease, usedMs: hold.usedMs(), now: clock.now() }, { urgent: true });
+      if (offered) hold.settled();
+      return offered;
     },
     end: async ({ text, usage }) => {
       hold.signal.throwIfAborted();

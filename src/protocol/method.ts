@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { Explanation } from './decision.ts';
 import { ExplainAccess, ExplainKey, ExplainRoute, ExplainSend, ExplainTools } from './explain.ts';
 import type { ErrorShape, Scope } from './frame.ts';
-import { Level, SessionKind, ThinkingLevel } from './labels.ts';
+import { Level, SessionKind, ThinkingLevel, Visibility } from './labels.ts';
 import { queueModes, runStates, UsageView, type RunClass, type RunState } from './run.ts';
 import { DeliveryContext } from './session.ts';
 import { Block, Provenance } from './transcript.ts';
@@ -261,6 +261,17 @@ export const methods = {
   'explain.access': method('operator.read', 'whether one session reaches another', ExplainAccess),
   'explain.tools': method('operator.read', 'which tools a session gets, and why', ExplainTools),
 
+  'guests.join': method(
+    'operator.admin',
+    'let an outside harness take part: a session of its own, a token bound to it, and what it may see',
+    z.strictObject({
+      name: z.string().regex(/^[a-z0-9][a-z0-9_-]{0,31}$/, 'must be 1 to 32 of a-z, 0-9, "_" and "-"'),
+      ...agent,
+      see: z.enum(['tree', 'agent', 'all']).optional(),
+      rotate: z.boolean().optional(),
+    }),
+  ),
+
   'tokens.list': method('operator.admin', 'the tokens, without their secrets', none),
   'tokens.create': method(
     'operator.admin',
@@ -279,9 +290,13 @@ export const methods = {
   'tokens.rotate': method(
     'operator.admin',
     'give a token a new secret; the old one and its connections end at once',
-    z.strictObject({ name: z.string().min(1).max(64) }),
+    z.strictObject({ name: z.string().min(1).max(128) }),
   ),
-  'tokens.revoke': method('operator.admin', 'end a token and its connections at once', z.strictObject({ name: z.string().min(1).max(64) })),
+  'tokens.revoke': method(
+    'operator.admin',
+    'end a token and its connections at once',
+    z.strictObject({ name: z.string().min(1).max(128) }),
+  ),
 } as const;
 
 export type MethodName = keyof typeof methods;
@@ -323,6 +338,11 @@ export const WireSession = z.object({
   updatedAt: z.int(),
   createdAt: z.int(),
   isMain: z.literal(true).exactOptional(),
+  /** Who takes its turns, where it is not its agent: somebody outside, who is there or not. */
+  runtime: z.literal('guest').exactOptional(),
+  online: z.boolean().exactOptional(),
+  /** What an operator lets it see, instead of `tools.sessions.visibility`. */
+  see: Visibility.exactOptional(),
   archived: z.literal(true).exactOptional(),
   label: z.string().exactOptional(),
   displayName: z.string().exactOptional(),
@@ -506,6 +526,19 @@ export interface Results {
   'explain.send': Explanation;
   'explain.access': Explanation;
   'explain.tools': Explanation;
+  'guests.join': {
+    key: string;
+    sessionId: string;
+    created: boolean;
+    /** What its tools may see. */
+    see: Visibility;
+    token: string;
+    tokenName: string;
+    /** Where it connects. */
+    url: string;
+    /** What to paste into the harness. */
+    sentence: string;
+  };
   'tokens.list': { tokens: TokenView[] };
   'tokens.create': { token: string; view: TokenView };
   'tokens.signIn': { url: string; expiresAt: number };

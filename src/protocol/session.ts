@@ -1,6 +1,6 @@
 // What the rules know of a session: its key, lineage, labels and where it speaks. Never its text.
 import { z } from 'zod';
-import { ChatTypeWord, Level } from './labels.ts';
+import { ChatTypeWord, Level, Visibility } from './labels.ts';
 
 export const DeliveryContext = z.strictObject({
   channel: z.string().min(1),
@@ -22,6 +22,8 @@ export const SessionFacts = z.strictObject({
   channel: z.string().min(1).optional(),
   chatType: ChatTypeWord.optional(),
   sendPolicy: z.enum(['allow', 'deny']).optional(),
+  /** What an operator lets this session see, instead of `tools.sessions.visibility`. */
+  see: Visibility.optional(),
   deliveryContext: DeliveryContext.optional(),
 });
 export type SessionFacts = z.infer<typeof SessionFacts>;

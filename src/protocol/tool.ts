@@ -11,3 +11,6 @@ export const toolNames = [
   'files_write',
   'summarize',
 ] as const;
+
+/** What a session that takes its own turns over MCP has beside them. */
+export const guestToolNames: readonly string[] = ['inbox', 'reply'];

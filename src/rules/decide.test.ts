@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
 import { readConfig } from '../config/load.ts';
-import { levels } from '../protocol/labels.ts';
+import { levels, visibilities } from '../protocol/labels.ts';
 import { SessionFacts } from '../protocol/session.ts';
 import { compileWorld, decide, inListScope, listScope, partyOf, type Request, type World } from './decide.ts';
 import { redact } from './hooks.ts';
@@ -297,7 +297,13 @@ const key = fc.constantFrom(
   'agent:work:subagent:2',
 );
 const facts = fc.record(
-  { key, spawnedBy: key, taint: fc.constantFrom(...levels), existTaint: fc.constantFrom(...levels) },
+  {
+    key,
+    spawnedBy: key,
+    taint: fc.constantFrom(...levels),
+    existTaint: fc.constantFrom(...levels),
+    see: fc.constantFrom(...visibilities),
+  },
   { requiredKeys: ['key'] },
 );
 

@@ -148,6 +148,7 @@ function holderOf(world: World, caller: Party): ToolHolder {
     depth: depthOf(caller),
     maxSpawnDepth: world.maxSpawnDepth,
     sandboxed: isSandboxed(world.agents, caller.key),
+    guest: caller.key.shape === 'guest',
     channel: speaksOn(caller),
     taint: caller.facts.taint,
   };
@@ -272,6 +273,7 @@ function viewerOf(world: World, caller: Party): Viewer {
     agent,
     sandboxed: isSandboxed(world.agents, caller.key),
     sandboxVisibility: agentOf(world.agents, agent).sandbox.sessionToolsVisibility,
+    see: caller.facts.see,
   };
 }
 

@@ -3,7 +3,7 @@ import type { z } from 'zod';
 import type { Explanation } from '../protocol/decision.ts';
 import type { ExplainAccess, ExplainKey, ExplainRoute, ExplainSend, ExplainTools } from '../protocol/explain.ts';
 import { agentId as agentIdOf } from '../protocol/ids.ts';
-import { toolNames } from '../protocol/tool.ts';
+import { guestToolNames, toolNames } from '../protocol/tool.ts';
 import { isKnownAgent, isSandboxed, keyContext } from './agents.ts';
 import { announceTarget } from './announce-target.ts';
 import { decide, inListScope, listScope, partyOf, speaksOn, toolFor, type Decision, type World } from './decide.ts';
@@ -101,7 +101,9 @@ export function explainAccess(world: World, question: z.infer<typeof ExplainAcce
 /** One line for each tool there is, or every rule about one of them. */
 export function explainTools(world: World, { session, tool }: z.infer<typeof ExplainTools>, names: Iterable<string>): Explanation {
   const caller = partyOf(world, session);
-  const answers = [...(tool === undefined ? names : [tool])].map((name) => toolFor(world, caller, name));
+  // Only a guest is asked about a guest's tools.
+  const asked = [...names].filter((name) => caller.key.shape === 'guest' || !guestToolNames.includes(name));
+  const answers = (tool === undefined ? asked : [tool]).map((name) => toolFor(world, caller, name));
   const given = answers.filter((one) => one.allowed).map((one) => one.tool);
   return {
     answer: `${caller.storeKey} gets ${tool === undefined ? `${given.length} of ${answers.length} tools` : `${given.length === 1 ? '' : 'not '}${tool}`}`,
@@ -115,7 +117,7 @@ export function explainTools(world: World, { session, tool }: z.infer<typeof Exp
 
 /** What there is to ask about without a running gateway: the built-in tools, and all of each outside server's at once. */
 export function toolNamesOf(world: World): string[] {
-  return [...toolNames, ...[...world.tools.servers.keys()].map((server) => `${server}__*`)];
+  return [...toolNames, ...guestToolNames, ...[...world.tools.servers.keys()].map((server) => `${server}__*`)];
 }
 
 function explainDecision(decision: Decision, what: string, text: string | undefined, facts: Explanation['facts']): Explanation {

@@ -2,7 +2,7 @@ import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { readConfig } from '../config/load.ts';
 import { SessionFacts } from '../protocol/session.ts';
-import { toolNames } from '../protocol/tool.ts';
+import { guestToolNames, toolNames } from '../protocol/tool.ts';
 import { compileWorld, decide, partyOf, toolFor, usableServers } from './decide.ts';
 import { explainTools, toolNamesOf } from './explain.ts';
 
@@ -14,6 +14,7 @@ const ask = (config: string, facts: object, tool: string) => {
 
 const ana = (tools: string, more = '') => `{ agents: { list: [{ id: 'ana', tools: ${tools} ${more} }] } }`;
 const child = { key: 'agent:ana:subagent:1', depth: 1, spawnedBy: 'agent:ana:main' };
+const guest = { key: 'agent:ana:guest:g' };
 const outside = (server: string, more = '') => `{ mcp: { servers: { gh: { url: 'http://127.0.0.1:1', ${server} } } } ${more} }`;
 const sandboxed = (tools: string) => `, agents: { list: [{ id: 'ana', sandbox: { mode: 'all' }, tools: ${tools} }] }`;
 
@@ -70,6 +71,9 @@ describe('a session gets a tool', () => {
       /no session tools/,
     ],
     ['a child by its key alone', '{}', { key: 'agent:ana:acp:1' }, 'sessions_list', false, /no session tools/],
+    ['to take its turns with, as a guest, whatever the lists say', ana('{ allow: [] }'), guest, 'inbox', true, /guest takes its turns/],
+    ['that is no such one by the lists, as a guest', ana('{ allow: [] }'), guest, 'sessions_list', false, /does not have it/],
+    ['to take turns with only as a guest', ana(`{ allow: ['*'] }`), {}, 'reply', false, /only a guest/],
     ['of an outside server', outside(''), {}, 'gh__issues', true, /accepts PUBLIC/],
     [
       'of an outside server for its agents',
@@ -103,8 +107,8 @@ describe('a session gets a tool', () => {
       allow: fc.option(fc.subarray(['*', 'sessions_*', 'files_read', 'gh__*']), { nil: undefined }),
       deny: fc.subarray(['sessions_send', 'gh__x', '*_read']),
     });
-    const facts = fc.constantFrom({ key: 'agent:ana:main' }, child, { key: 'agent:ana:irc:direct:1', taint: 'INTERNAL' });
-    const tool = fc.constantFrom(...toolNames, 'files_read', 'gh__x', 'gh__y', 'other');
+    const facts = fc.constantFrom({ key: 'agent:ana:main' }, child, guest, { key: 'agent:ana:irc:direct:1', taint: 'INTERNAL' });
+    const tool = fc.constantFrom(...toolNames, ...guestToolNames, 'files_read', 'gh__x', 'gh__y', 'other');
     fc.assert(
       fc.property(list, list, list, facts, tool, (own, children, irc, held, name) => {
         const tools = { subagents: { tools: children }, channels: { irc } };
@@ -156,6 +160,8 @@ describe('explain tools', () => {
     const all = explainTools(world, { session }, toolNamesOf(world));
     expect(all.rules.map(({ rule }) => rule)).toEqual([...toolNames, 'gh__*']);
     expect(all.answer).toBe(`agent:main:main gets ${toolNames.length} of ${toolNames.length + 1} tools`);
+    const visitor = explainTools(world, { session: SessionFacts.parse(guest) }, toolNamesOf(world));
+    expect(visitor.rules.map(({ rule }) => rule)).toEqual([...toolNames, ...guestToolNames, 'gh__*']);
     const one = explainTools(world, { session, tool: 'gh__issues' }, []);
     expect(one.answer).toBe('agent:main:main gets not gh__issues');
     expect(one.rules.map(({ rule, effect }) => `${rule} ${effect}`)).toEqual([

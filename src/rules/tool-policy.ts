@@ -4,6 +4,7 @@ import type { RuleTrace } from '../protocol/decision.ts';
 import { agentId, platformId } from '../protocol/ids.ts';
 import type { Level } from '../protocol/labels.ts';
 import type { RuleSettings, ToolList } from '../protocol/settings.ts';
+import { guestToolNames } from '../protocol/tool.ts';
 import type { Agent } from './agents.ts';
 import { matchesGlob } from './glob.ts';
 import { mayFlow } from './taint.ts';
@@ -37,6 +38,8 @@ export interface ToolHolder {
   depth: number;
   maxSpawnDepth: number;
   sandboxed: boolean;
+  /** Somebody outside takes its turns. */
+  guest: boolean;
   channel: string | undefined;
   taint: Level;
 }
@@ -64,6 +67,21 @@ export function serverOf({ servers }: ToolRules, tool: string): string | undefin
 
 /** Every gate is asked, so that the trace shows each obstacle; the first one is the reason. */
 export function decideTool(rules: ToolRules, tool: string, holder: ToolHolder): ToolAnswer {
+  const gates = guestToolNames.includes(tool) ? [forGuest(holder)] : gatesOf(rules, tool, holder);
+  const trace = gates.map(({ rule, refused, why }): RuleTrace => ({ rule, effect: refused ? 'BLOCK' : 'ALLOW', why }));
+  const first = gates.find((gate) => gate.refused);
+  if (first) return { tool, allowed: false, code: first.code ?? 'TOOL_NOT_ALLOWED', why: first.why, rules: trace };
+  return { tool, allowed: true, why: gates.map((gate) => gate.why).join('; '), rules: trace };
+}
+
+/** Without these a guest could not answer at all, so no list is asked: it is told that it may by being let in. */
+const forGuest = ({ guest }: ToolHolder): Gate => ({
+  rule: 'guest.tools',
+  refused: !guest,
+  why: guest ? 'a guest takes its turns with it' : 'only a guest takes its turns itself',
+});
+
+function gatesOf(rules: ToolRules, tool: string, holder: ToolHolder): Gate[] {
   const { agent, depth, channel } = holder;
   const gates: Gate[] = [byList('agent.tools', agent.tools, `tools of agent "${agent.id}"`, tool)];
   const there = channelList(rules, holder);
@@ -71,10 +89,7 @@ export function decideTool(rules: ToolRules, tool: string, holder: ToolHolder): 
   if (depth > 0) gates.push(...forChild(rules.children, tool, holder));
   const server = serverOf(rules, tool);
   if (server !== undefined) gates.push(...forOutside(rules, server, tool, holder));
-  const trace = gates.map(({ rule, refused, why }): RuleTrace => ({ rule, effect: refused ? 'BLOCK' : 'ALLOW', why }));
-  const first = gates.find((gate) => gate.refused);
-  if (first) return { tool, allowed: false, code: first.code ?? 'TOOL_NOT_ALLOWED', why: first.why, rules: trace };
-  return { tool, allowed: true, why: gates.map((gate) => gate.why).join('; '), rules: trace };
+  return gates;
 }
 
 /** The servers of which a session could get some tool, before anybody knows what tools they have. */

@@ -20,7 +20,13 @@ const keyOf = (id: string, name: string) => `agent:${id}:${name}`;
 const name = fc.constantFrom('main', 'notes', 'subagent:1');
 const setting = fc.constantFrom(...visibilities);
 const anyViewer = fc
-  .record({ agent, name, sandboxed: fc.boolean(), sandboxVisibility: fc.constantFrom<'spawned' | 'all'>('spawned', 'all') })
+  .record({
+    agent,
+    name,
+    sandboxed: fc.boolean(),
+    sandboxVisibility: fc.constantFrom<'spawned' | 'all'>('spawned', 'all'),
+    see: fc.option(setting, { nil: undefined }),
+  })
   .map(({ name, ...rest }): Viewer => Object.assign(rest, { key: keyOf(rest.agent, name) }));
 const anyViewed = fc
   .record({ agent, name, spawnedBy: fc.option(fc.tuple(agent, name), { nil: undefined }) })
@@ -97,6 +103,27 @@ describe('the sandbox clamp', () => {
     const config = defaultConfig();
     expect(config.tools.sessions.visibility).toBe('tree');
     expect(config.agents.defaults.sandbox.sessionToolsVisibility).toBe('spawned');
+  });
+});
+
+describe('a grant of the operator', () => {
+  it.each<[Visibility, Visibility, boolean, Visibility, string]>([
+    ['tree', 'all', false, 'all', 'more than all others see'],
+    ['all', 'tree', false, 'tree', 'less than all others see'],
+    ['all', 'all', true, 'tree', 'a sandbox holds all the same'],
+    ['tree', 'self', true, 'self', 'and never widens'],
+  ])('makes of %s with %s, sandboxed %s, %s: %s', (level, see, sandboxed, expected) => {
+    const { visibility, why } = scopeOf(level, { ...viewer, sandboxed, see });
+    expect([visibility, why]).toEqual([expected, expect.stringContaining(`the operator lets this session see "${see}"`)]);
+  });
+
+  it('is the same as a setting of that width for this one session', () => {
+    fc.assert(
+      fc.property(setting, setting, anyViewer, anyViewed, (level, see, who, target) => {
+        const granted = decideVisibility(level, { ...who, see }, target).allowed;
+        expect(granted).toBe(decideVisibility(see, { ...who, see: undefined }, target).allowed);
+      }),
+    );
   });
 });
 

@@ -10,6 +10,8 @@ export interface Viewer {
   sandboxed: boolean;
   /** What its agent's sandboxes may see. */
   sandboxVisibility: 'spawned' | 'all';
+  /** What the operator lets this one session see, instead of what holds for all. */
+  see?: Visibility | undefined;
 }
 
 export interface Viewed {
@@ -25,14 +27,12 @@ export interface Scope {
 
 /** The visibility that holds for a session. The clamp only narrows: `self` stays `self`. */
 export function scopeOf(setting: Visibility, viewer: Viewer): Scope {
+  const visibility = viewer.see ?? setting;
+  const why = viewer.see === undefined ? `tools.sessions.visibility is "${setting}"` : `the operator lets this session see "${viewer.see}"`;
   const clamp = viewer.sandboxed && viewer.sandboxVisibility === 'spawned';
-  if (clamp && visibilities.indexOf(setting) > visibilities.indexOf('tree')) {
-    return {
-      visibility: 'tree',
-      why: `tools.sessions.visibility is "${setting}", but this session is sandboxed and sees at most what it spawned`,
-    };
-  }
-  return { visibility: setting, why: `tools.sessions.visibility is "${setting}"` };
+  if (clamp && visibilities.indexOf(visibility) > visibilities.indexOf('tree'))
+    return { visibility: 'tree', why: `${why}, but this session is sandboxed and sees at most what it spawned` };
+  return { visibility, why };
 }
 
 export function decideVisibility(setting: Visibility, viewer: Viewer, target: Viewed): { allowed: boolean; why: string } {

@@ -2,7 +2,10 @@
 import { createHash } from 'node:crypto';
 import type { z } from 'zod';
 import type { Engine } from '../engine/engine.ts';
+import { settingsOf } from '../engine/policy.ts';
 import { InterlaneError, nearest } from '../errors.ts';
+import { guestSentence } from '../mcp/words.ts';
+import { agentId as agentIdOf } from '../protocol/ids.ts';
 import type { FeedEvent } from '../protocol/event.ts';
 import { methods, type MethodName, type ReadParams, type Results, type SessionsPage, type WaitAnswer } from '../protocol/method.ts';
 import { isTerminal, type RunView } from '../protocol/run.ts';
@@ -67,6 +70,7 @@ export interface MethodsParts {
   channels: ReadonlySet<string>;
   position(): Promise<number>;
   signInUrl(code: string): string;
+  mcpUrl(): string;
   facts(): Pick<Results['status'], 'version' | 'uptimeMs' | 'pid' | 'connections' | 'store' | 'model' | 'warnings'>;
 }
 
@@ -469,14 +473,14 @@ function createHandlers(parts: MethodsParts): Handlers {
       if (own && sessionKey !== undefined && keyMeant(world(), { session: sessionKey }) !== caller.sessionKey)
         throw new InterlaneError('MISSING_SCOPE', 'sessionKey is not the session this token is bound to; leave it out');
       // An operator looks through the eyes of a session, at what that session may see and the token's level allows.
-      const row = own
-        ? await store.read(findSession, { world: world(), level: 'RESTRICTED', named: { session: caller.sessionKey! } })
-        : await need(call, { session: sessionKey ?? 'main' });
+      const bound = () => store.read(findSession, { world: world(), level: 'RESTRICTED', named: { session: caller.sessionKey! } });
+      const row = own ? await bound() : await need(call, { session: sessionKey ?? 'main' });
       if (!row) throw new InterlaneError('SESSION_NOT_FOUND', `session ${caller.sessionKey!} of this token is gone; make a new token`);
       const callId = idempotencyKey === undefined ? parts.newId() : hash(`${caller.name}\n${idempotencyKey}`);
       const answer = await parts.invoker.callAs(row.pk, { tool, args, callId, readOnly: !own }, call.signal);
       // In a turn a result raises the session that reads it. Out here nothing would, so what is above the reader is withheld (I8).
-      const level = own ? levelName(row.taint) : caller.level;
+      // The session may have been raised meanwhile, by a message that the call waited for.
+      const level = own ? levelName(((await bound()) ?? row).taint) : caller.level;
       if (answer.taint > levelRank(level))
         throw new InterlaneError(
           'POLICY_BLOCKED',
@@ -487,8 +491,39 @@ function createHandlers(parts: MethodsParts): Handlers {
     'explain.route': async (question) => explainRoute(parts.routes(), question),
     'explain.key': async (question) => explainKey(world(), question),
     'explain.send': async (question) => explainSend(world(), question),
-    'explain.access': async (question) => explainAccess(world(), question),
+    'explain.access': async (question, call) => {
+      // What the operator granted a session is part of the answer, also when the question does not know of it.
+      const { caller } = question;
+      const row = caller.see === undefined ? await find(call, { session: caller.key }).catch(() => undefined) : undefined;
+      const see = row && settingsOf(row).see;
+      return explainAccess(world(), see === undefined ? question : { ...question, caller: { ...caller, see } });
+    },
     'explain.tools': async (question) => explainTools(world(), question, parts.invoker.names()),
+
+    'guests.join': async ({ name, agentId, see, rotate }, call) => {
+      const agent = agentId === undefined ? world().agents.defaultId : agentIdOf(agentId);
+      const tokenName = `guest:${agent}:${name}`;
+      const joined = (await auth.list()).some((token) => token.name === tokenName);
+      if (joined && !rotate)
+        throw new InterlaneError(
+          'TOKEN_EXISTS',
+          `guest "${name}" of agent "${agent}" has joined already; choose another name, or rotate to give it a new token and end the old one`,
+        );
+      // Without a word from the operator a guest sees least; one that gets a new token keeps what it had.
+      const { session, created } = await sessions.join(asker(call), { name, agentId, see: see ?? (joined ? undefined : 'tree') });
+      const wish = { name: tokenName, kind: 'session' as const, scopes: [], level: 'PUBLIC' as const, sessionKey: session.key };
+      const { token } = joined ? await auth.rotate(tokenName, call.caller.level) : await auth.create(wish);
+      return {
+        key: session.key,
+        sessionId: session.id,
+        created,
+        see: settingsOf(session).see ?? world().visibility,
+        token,
+        tokenName,
+        url: parts.mcpUrl(),
+        sentence: guestSentence(session.key),
+      };
+    },
 
     'tokens.list': async () => ({ tokens: await auth.list() }),
     'tokens.create': async ({ name, scopes, level, sessionKey }, call) => {

@@ -26,6 +26,8 @@ export interface Shown {
   world: World;
   /** What a session is answered by. */
   modelOf(row: SessionRow): ModelView | undefined;
+  /** Whether somebody takes the turns of a guest's session. */
+  online(sessionKey: string): boolean;
   /** The file a transcript was written to, if it was. */
   transcriptPath(sessionId: string): string | undefined;
 }
@@ -238,7 +240,7 @@ const ended = { ok: 'done', error: 'failed', timeout: 'timeout', aborted: 'kille
 /** `level`: of who looks. Without it the row is for everyone who may know the session. */
 function* sessionRow(
   t: Reading,
-  { world, modelOf, transcriptPath }: Shown,
+  { world, modelOf, online, transcriptPath }: Shown,
   row: SessionRow,
   preview: boolean,
   level = row.level,
@@ -273,6 +275,9 @@ function* sessionRow(
     updatedAt: row.last_at,
     createdAt: row.created_at,
     isMain: row.kind === 'main' || undefined,
+    runtime: key.shape === 'guest' ? 'guest' : undefined,
+    online: key.shape === 'guest' ? online(row.key) : undefined,
+    see: settings.see,
     archived: row.state === 'archived' || undefined,
     label: row.label ?? undefined,
     displayName: settings.displayName,

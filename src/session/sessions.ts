@@ -1,6 +1,6 @@
 // What an operator does to sessions: open, patch, speak into, inject, send out. Each is one transaction that first asks whether it may.
 import { createHash } from 'node:crypto';
-import type { Accepted } from '../engine/accept.ts';
+import { revive, type Accepted } from '../engine/accept.ts';
 import { deliverDirect } from '../engine/deliver.ts';
 import type { Engine } from '../engine/engine.ts';
 import { appendEntry, noteSession, type EngineCommand, type Tx } from '../engine/feed.ts';
@@ -10,12 +10,12 @@ import { openSession, sessionByKey } from '../engine/sessions.ts';
 import { InterlaneError } from '../errors.ts';
 import type { FeedEvent } from '../protocol/event.ts';
 import { agentId as agentIdOf } from '../protocol/ids.ts';
-import type { Level } from '../protocol/labels.ts';
+import type { Level, Visibility } from '../protocol/labels.ts';
 import type { QueueMode } from '../protocol/run.ts';
 import type { DeliveryContext } from '../protocol/session.ts';
 import { isKnownAgent, keyContext } from '../rules/agents.ts';
 import type { World } from '../rules/decide.ts';
-import { formatSessionKey, requireSessionKey, sessionKind } from '../rules/session-key.ts';
+import { formatSessionKey, ownedKey, requireSessionKey, sessionKind } from '../rules/session-key.ts';
 import type { Body, Store } from '../store/contract.ts';
 import type { DeliveryRow, EntryRow, SessionRow } from '../store/rows.ts';
 import { levelRank } from '../store/views.ts';
@@ -36,6 +36,7 @@ export interface SessionPatch {
   thinkingLevel?: string | null | undefined;
   verboseLevel?: string | null | undefined;
   authProfile?: string | null | undefined;
+  see?: Visibility | undefined;
 }
 
 /** What is known of models here. */
@@ -107,6 +108,18 @@ export function createSessions(parts: SessionsParts) {
         operator: of(asker),
         now: parts.now(),
       });
+    },
+
+    /** The session of a guest, with what the operator lets it see; only ever called for an admin. */
+    join(asker: Asker, wish: { name: string; agentId?: string | undefined; see: Visibility | undefined }) {
+      const { agents } = engine.world;
+      const agent = wish.agentId === undefined ? agents.defaultId : agentIdOf(wish.agentId);
+      if (!isKnownAgent(agents, agent))
+        throw new InterlaneError('AGENT_NOT_FOUND', `agent "${agent}" is not in agents.list; agents.list shows who is`);
+      const key = ownedKey('guest', wish.name, agent);
+      const made = { id: parts.newId(), agent, kind: sessionKind(key), user: asker.principal };
+      const asked = { world: engine.world, models: parts.models, key: formatSessionKey(key), operator: of(asker), now: parts.now() };
+      return store.write(openPatched, { ...asked, made, patch: { see: wish.see }, revive: true });
     },
 
     patch(asker: Asker, key: string, patch: SessionPatch, expectedSessionId?: string) {
@@ -184,12 +197,16 @@ function* existing(t: Tx, { world, key, operator }: Asked): Body<SessionRow> {
   return session;
 }
 
-const openPatched: EngineCommand<Patching & { made: Parameters<typeof openSession>[2] }, { session: SessionRow; created: boolean }> = {
+const openPatched: EngineCommand<
+  Patching & { made: Parameters<typeof openSession>[2]; revive?: boolean },
+  { session: SessionRow; created: boolean }
+> = {
   name: 'open session',
   *body(t, args) {
     const there = yield* sessionByKey(t, args.key);
     // A session above the caller's level is not told from a missing one, and cannot be opened a second time.
     const session = there ? yield* existing(t, args) : yield* openSession(t, args.key, args.made, args.now);
+    if (args.revive && session.state === 'archived') yield* revive(t, session);
     yield* change(t, session, args);
     return { session, created: !there };
   },
@@ -237,7 +254,13 @@ function* change(t: Tx, session: SessionRow, { models, patch, now }: Patching): 
   session.settings = written;
   session.label = newLabel;
   session.last_at = now;
-  yield* t.run('UPDATE sessions SET settings = ?, label = ?, last_at = ? WHERE pk = ?', written, newLabel, now, session.pk);
+  yield* t.run(
+    'UPDATE sessions SET settings = ?, label = ?, last_at = ?, policy_rev = policy_rev + 1 WHERE pk = ?',
+    written,
+    newLabel,
+    now,
+    session.pk,
+  );
   yield* noteSession(t, session, 'changed', now);
   return true;
 }

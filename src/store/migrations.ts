@@ -155,4 +155,13 @@ export const migrations: string[] = [
   ALTER TABLE deliveries ADD COLUMN hash TEXT;
   CREATE INDEX sessions_archived ON sessions (last_pos) WHERE state = 'archived' AND current = 1;
   `,
+  `
+  -- Turns that wait for a guest. Open: nobody has it. Taken: somebody does, until due_at. Stopped: it ended otherwise, and whoever had it is not told yet.
+  CREATE TABLE offers (
+    run_pk INTEGER PRIMARY KEY, lane TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'open', attempt INTEGER NOT NULL DEFAULT 0,
+    taken_at INTEGER, due_at INTEGER
+  ) STRICT;
+  CREATE INDEX offers_lane ON offers (lane, state);
+  CREATE INDEX offers_due ON offers (due_at) WHERE due_at IS NOT NULL;
+  `,
 ];

@@ -135,6 +135,18 @@ export interface WaitRow {
   due_at: number;
 }
 
+/** A turn that waits for a guest to take and answer it. */
+export interface OfferRow {
+  run_pk: number;
+  lane: string;
+  state: 'open' | 'taken' | 'stopped';
+  /** How often it was taken; part of its name, so that an answer says to which offer it belongs. */
+  attempt: number;
+  taken_at: number | null;
+  /** When it is offered again. */
+  due_at: number | null;
+}
+
 export interface ExchangeRow {
   pk: number;
   id: string;

@@ -15,6 +15,8 @@ export interface ToolParts {
   store: Store<FeedEvent>;
   engine: Engine;
   maxPingPongTurns: number;
+  /** Whether somebody takes the turns of a guest's session. */
+  online(sessionKey: string): boolean;
   /** The file a transcript was written to, if it was. */
   transcriptPath(sessionId: string): string | undefined;
   /** Where the files of a session are. */

@@ -4,9 +4,11 @@ import { untilAborted } from '../engine/abort.ts';
 import type { Engine } from '../engine/engine.ts';
 import { ask, partyOfRow } from '../engine/policy.ts';
 import type { PendingCall, Turn, Usage } from '../engine/runner.ts';
+import { raiseTaint } from '../engine/sessions.ts';
 import { InterlaneError, nearest, reasonOf } from '../errors.ts';
 import { toolFor, usableServers, type Party } from '../rules/decide.ts';
 import { serverOf } from '../rules/tool-policy.ts';
+import { guestToolNames } from '../protocol/tool.ts';
 import { redact } from '../rules/hooks.ts';
 import type { ReadQuery } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
@@ -34,6 +36,8 @@ interface OutsideCall {
   callId: string;
   /** Only tools that change nothing. */
   readOnly?: boolean;
+  /** The caller reads all of it, so the session is raised to its level first. */
+  raises?: boolean;
 }
 
 interface ToolAnswer {
@@ -66,7 +70,9 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
   const toolsOf = (session: SessionRow) => {
     const { world } = parts.engine;
     const holder = partyOfRow(world, session);
-    return all().map(({ name }) => toolFor(world, holder, name));
+    const guest = holder.key.shape === 'guest';
+    // What only a guest has is not there for the others, not even as something refused.
+    return all().flatMap(({ name }) => (guest || !guestToolNames.includes(name) ? [toolFor(world, holder, name)] : []));
   };
   const namesFor = (session: SessionRow) => toolsOf(session).flatMap(({ tool, allowed }) => (allowed ? [tool] : []));
   /** The steps every call goes through, whoever makes it. `start` is committed before the tool acts. */
@@ -153,6 +159,8 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
         async () => {},
       );
       if (answer === 'waiting') throw new InterlaneError('INTERNAL', `tool ${call.tool} cannot wait for a caller from outside`);
+      // I8. Before the answer is given.
+      if (call.raises && answer.taint > 0) await parts.store.write(raiseTaint, { sessionPk, taint: answer.taint, now: parts.now() });
       return answer;
     },
   };

@@ -60,7 +60,7 @@ export const sessionsList = defineTool({
 
 /** A row as tools show it: every field of the contract that has a value of its own; all of them when `verbose`. */
 export function sessionView(
-  { world, session, engine, transcriptPath }: Pick<ToolContext, 'world' | 'session' | 'engine' | 'transcriptPath'>,
+  { world, session, engine, transcriptPath, online }: Pick<ToolContext, 'world' | 'session' | 'engine' | 'transcriptPath' | 'online'>,
   row: SessionRow,
   verbose = false,
 ): Record<string, unknown> {
@@ -68,13 +68,14 @@ export function sessionView(
   const { channel, displayName, model, thinkingLevel, verboseLevel = 'off', sendPolicy } = settingsOf(row);
   const delivery = deliveryOf(row);
   const own = engine.modelOf(row);
-  const usual = engine.modelOf({ agent: row.agent, settings: '{}' });
+  const usual = engine.modelOf({ ...row, settings: '{}' });
   /** A value that is as usual goes without saying. */
   const unless = <V>(value: V, as: V) => (verbose || value !== as ? value : undefined);
   const all = {
     // The one shared chat is its owner's main session; others reach it by that name in full.
     key: key.shape !== 'global' ? row.key : session.agent === row.agent ? 'main' : `agent:${row.agent}:main`,
     kind: row.kind,
+    ...(key.shape === 'guest' ? { runtime: 'guest', online: online(row.key) } : {}),
     channel: sessionChannel(key, { channel, lastChannel: delivery?.channel }),
     label: row.label,
     displayName,

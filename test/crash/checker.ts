@@ -130,6 +130,7 @@ function* runs(db: DatabaseSync): Generator<string> {
       yield `run ${run.id} has no entry for its input`;
   }
   if (all(db, 'SELECT 1 FROM waits').length > 0) yield 'a wait was never answered';
+  if (all(db, 'SELECT 1 FROM offers').length > 0) yield 'a guest has a turn that ended';
   if (all(db, 'SELECT 1 FROM runs WHERE ready_pos IS NOT NULL').length > 0) yield 'an ended run can still be claimed';
 }
 

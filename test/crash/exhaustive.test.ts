@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { crash, eachPoint, startReceiver, type Receiver } from './harness.ts';
-import { scenario } from './scenarios.ts';
+import { scenario, visit } from './scenarios.ts';
 import type { Op } from './worker.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'interlane-receiver-'));
@@ -54,6 +54,19 @@ describe('a gateway that is killed', () => {
       'after tool',
     ];
     expect(expected.filter((name) => !kills.has(name))).toEqual([]);
+  });
+
+  it('before and after a turn is offered to a guest, taken or answered loses none and takes each answer once', async () => {
+    const whole = await crash(receiver, visit, [], { alone: true });
+    expect(whole.violations).toEqual([]);
+    const points = whole.points.filter((point) => /commit of (offer turn|take offer|answer turn)/.test(point));
+    expect(points).toHaveLength(18); // before and after three commits of three turns: request, reply, announce
+    const found: string[] = [];
+    await eachPoint(points, async (point) => {
+      const { violations } = await crash(receiver, visit, [point], { alone: true });
+      for (const violation of violations) found.push(`killed ${point}: ${violation}`);
+    });
+    expect(found).toEqual([]);
   });
 
   it('by the same run again and again gives that run up after three crashes, and nothing else', async () => {

@@ -35,6 +35,9 @@ export const scenario: Op[] = [
 /** A loop of tools on a model, then a message for which the conversation must be summed up first. */
 export const modelScenario: Op[] = [message('m1', 'direct', 'u1', 'loop'), message('m2', 'direct', 'u1', 'long')];
 
+/** An exchange with a guest: each of its turns is offered, taken and answered. */
+export const visit: Op[] = [message('m1', 'direct', 'u1', 'visit')];
+
 /** Mulberry32: small, seeded, good enough to choose with. */
 export function seeded(seed: number): () => number {
   let state = seed >>> 0;

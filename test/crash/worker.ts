@@ -5,6 +5,7 @@ import { z } from 'zod';
 import { loopbackPost } from '../../src/channels/loopback/loopback.ts';
 import { readConfig } from '../../src/config/load.ts';
 import type { Clock } from '../../src/engine/engine.ts';
+import { ensureSession } from '../../src/engine/sessions.ts';
 import { startGateway } from '../../src/gateway.ts';
 import { Script } from '../../src/runtime/scripted.ts';
 import type { Query, Reading, WriteOptions } from '../../src/store/contract.ts';
@@ -153,6 +154,13 @@ const script = Script.parse([
       { say: 'Asked: {{result}}' },
     ],
   },
+  {
+    when: 'visit',
+    steps: [
+      { say: '', calls: [{ tool: 'sessions_send', args: { sessionKey: 'agent:bo:guest:g', message: 'question' } }] },
+      { say: 'Visited: {{result}}' },
+    ],
+  },
   { when: 'act', steps: [{ say: 'Acting.', calls: [{ tool: 'act' }, { tool: 'session_status' }] }, { say: 'Acted.' }] },
   { when: 'boom', steps: [{ say: '', calls: [{ tool: 'boom' }] }, { say: 'Survived.' }] },
   { when: 'slow', steps: [{ say: 'Too late.', sleepMs: 60_000 }] },
@@ -235,6 +243,31 @@ const gateway = await startGateway(readConfig(config, 'crash', {}).config, {
   ...(task.provider ? { search: false, onDelta: () => point('during answer') } : {}),
 });
 
+// A guest: an outside harness that forgets everything when the gateway dies, and takes up again what it had ---------------------
+
+const guestKey = 'agent:bo:guest:g';
+let guesting = Promise.resolve();
+const stopGuest = task.ops.some((op) => op.do === 'message' && op.text.includes('visit')) ? await startGuest() : async () => {};
+async function startGuest(): Promise<() => Promise<void>> {
+  const made = { id: 'guest', agent: 'bo', kind: 'other' };
+  await gateway.store.write(ensureSession, { key: guestKey, made, now: clock.now() });
+  const takeTurns = async () => {
+    for (;;) {
+      const { turn } = await gateway.engine.look(guestKey, { again: true, replyMs: 60_000 });
+      if (!turn) return;
+      const announce = turn.messages[0]!.text === 'Announce the result.';
+      await gateway.engine.answer(guestKey, turn.turnId, announce ? 'ANNOUNCE_SKIP' : 'So says the guest.');
+    }
+  };
+  const next = () => void (guesting = guesting.then(takeTurns));
+  const undo = gateway.bus.subscribe({ wants: (event) => event.sessionKey === guestKey, deliver: next, reset() {}, failed: next });
+  next();
+  return async () => {
+    undo();
+    await guesting;
+  };
+}
+
 // The operations: those not acknowledged yet, in order ----------------------------------------------------------------------
 
 const acks = new Map<string, string>();
@@ -292,5 +325,6 @@ const drained = new Promise<void>((resolve, reject) => {
   void look();
 });
 await drained;
+await stopGuest();
 await gateway.close();
 process.stdout.write(JSON.stringify(points));

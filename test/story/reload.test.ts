@@ -1,7 +1,8 @@
 // A config that changes while the gateway runs: what is safe holds from the next message on, the rest is named.
-import { expect, it } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { readConfig } from '../../src/config/load.ts';
 import { HandClock } from '../clock.ts';
+import { mockProvider } from '../mock/provider.ts';
 import { forTest, say, Stage } from './stage.ts';
 
 const read = (text: string) => readConfig(text, 'test.json5', {}).config;
@@ -41,4 +42,42 @@ it('takes up agents, bindings and policy, and says what waits for a restart', as
 it('says nothing when nothing has changed', async () => {
   const stage = await forTest(new Stage(new HandClock())).start({}, []);
   expect(await stage.gateway.reload(read('{}'))).toEqual({ applied: [], restart: [] });
+});
+
+it('asks another model from the next turn on, gives other tools, and lets outside servers wait for a restart', async () => {
+  const provider = await mockProvider(() => ({ text: 'Hello.' }));
+  onTestFinished(() => provider.close());
+  const models = `models: { providers: { mock: { type: 'openai-compatible', baseUrl: '${provider.url}' } } }`;
+  const stage = await forTest(new Stage(new HandClock())).start(
+    read(`{ ${models}, agents: { defaults: { model: 'mock/one' }, list: [{ id: 'main' }] } }`),
+    [],
+  );
+  const ask = async () => {
+    const { runId } = await say(stage.gateway, 'hello');
+    expect((await stage.gateway.engine.wait(runId, 1_000)).reply).toBe('Hello.');
+    const { model, tools } = provider.asked.at(-1)!.body as { model: string; tools: { function: { name: string } }[] };
+    return [model, tools.map((tool) => tool.function.name).includes('files_read')];
+  };
+  expect(await ask()).toEqual(['one', true]);
+  const change = await stage.gateway.reload(
+    read(`{
+      ${models},
+      agents: { defaults: { model: 'mock/two' }, list: [{ id: 'main', tools: { deny: ['files_*'] } }] },
+      mcp: { servers: { gone: { url: 'http://127.0.0.1:1/mcp' } } },
+      guests: { replyMinutes: 3 },
+    }`),
+  );
+  expect(change).toEqual({
+    applied: ['agents.defaults.model', 'agents.list', 'guests.replyMinutes'],
+    restart: ['mcp.servers.gone'],
+  });
+  expect([...stage.gateway.world.tools.servers.keys()]).toEqual([]);
+  expect(await ask()).toEqual(['two', false]);
+});
+
+it('keeps everything as it was when a workspace cannot be', async () => {
+  const stage = await forTest(new Stage(new HandClock())).start({}, []);
+  const within = read(JSON.stringify({ agents: { list: [{ id: 'ana', workspace: stage.stateDir }] } }));
+  await expect(stage.gateway.reload(within)).rejects.toThrow('lie in one another');
+  expect(stage.gateway.world.agents.defaultId).toBe('main');
 });

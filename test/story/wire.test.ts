@@ -898,6 +898,7 @@ describe('the surface', () => {
       'explain.send': 'operator.read',
       'explain.access': 'operator.read',
       'explain.tools': 'operator.read',
+      'guests.join': 'operator.admin',
       'tokens.list': 'operator.admin',
       'tokens.create': 'operator.admin',
       'tokens.signIn': 'operator.admin',

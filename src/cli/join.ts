@@ -1,0 +1,91 @@
+// `interlane join <name>`: makes a guest, and prints what its harness needs to know. The token is never part of a command line.
+import type { Client } from '../client/client.ts';
+import type { Params, Results } from '../protocol/method.ts';
+import { answer, paint, type Terminal } from './terminal.ts';
+
+type Joined = Results['guests.join'];
+
+export interface JoinFlags {
+  json?: boolean;
+  agent?: string;
+  see?: NonNullable<Params<'guests.join'>['see']>;
+  rotate?: boolean;
+}
+
+export async function join(terminal: Terminal, client: Pick<Client, 'call'>, name: string, flags: JoinFlags): Promise<void> {
+  const { json, agent, see, rotate } = flags;
+  const joined = await client.call('guests.join', {
+    name,
+    ...(agent === undefined ? {} : { agentId: agent }),
+    ...(see === undefined ? {} : { see }),
+    ...(rotate === undefined ? {} : { rotate }),
+  });
+  answer(terminal, json, joined, () => page(terminal, joined));
+}
+
+function page(terminal: Terminal, joined: Joined): string {
+  const bold = (text: string) => paint(terminal, 'bold', text);
+  return [
+    `${bold(joined.key)} is ready. It sees: ${sight[joined.see]}.`,
+    '',
+    `${bold('1. Its token')}, shown only now. Set it where the harness is started; it ends with: interlane token revoke ${joined.tokenName}`,
+    '',
+    `   export INTERLANE_TOKEN=${joined.token}`,
+    '',
+    bold('2. The configuration of your harness'),
+    '',
+    ...harnesses(joined.url).flatMap(({ name, file, text }) => [`   ${bold(name)} (${file}):`, ...text.map((line) => `     ${line}`), '']),
+    bold('3. What to say to it'),
+    '',
+    `   ${joined.sentence}`,
+    '',
+  ].join('\n');
+}
+
+const sight: Record<Joined['see'], string> = {
+  self: 'only itself',
+  tree: 'itself and what it spawns; --see agent or --see all shows it more',
+  agent: 'the sessions of its agent',
+  all: 'all sessions, of other agents as far as tools.agentToAgent allows',
+};
+
+interface Harness {
+  name: string;
+  file: string;
+  text: string[];
+}
+
+/** Each reads the token from the environment in its own words. */
+function harnesses(url: string): Harness[] {
+  const json = (value: unknown) => JSON.stringify(value, null, 2).split('\n');
+  const headers = (token: string) => ({ Authorization: `Bearer ${token}` });
+  return [
+    {
+      name: 'Claude Code',
+      file: '.mcp.json',
+      text: json({ mcpServers: { interlane: { type: 'http', url, headers: headers('${INTERLANE_TOKEN}') } } }),
+    },
+    {
+      name: 'Codex',
+      file: '~/.codex/config.toml',
+      text: ['[mcp_servers.interlane]', `url = ${JSON.stringify(url)}`, 'bearer_token_env_var = "INTERLANE_TOKEN"'],
+    },
+    {
+      name: 'OpenCode',
+      file: 'opencode.json; in version 2 under mcp.servers, without enabled',
+      text: json({ mcp: { interlane: { type: 'remote', url, enabled: true, oauth: false, headers: headers('{env:INTERLANE_TOKEN}') } } }),
+    },
+    {
+      name: 'Gemini CLI',
+      file: '~/.gemini/settings.json',
+      text: json({ mcpServers: { interlane: { httpUrl: url, headers: headers('$INTERLANE_TOKEN') } } }),
+    },
+    {
+      name: 'Any other',
+      file: 'a program it starts; INTERLANE_TOKEN must reach it',
+      text: json({
+        mcpServers: { interlane: { command: 'npx', args: ['interlane', 'mcp'], env: { INTERLANE_URL: new URL(url).origin } } },
+      }),
+    },
+  ];
+}

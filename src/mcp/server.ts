@@ -1,0 +1,108 @@
+// The one factory: a caller's tools → an MCP server. HTTP makes one for each request, stdio one for each connection.
+import { createMcpHandler, McpServer, type McpHttpHandler } from '@modelcontextprotocol/server';
+import { reasonOf } from '../errors.ts';
+import { inputSchema, type Tool } from '../tools/define.ts';
+
+/** What a caller may do, and how it is done. */
+export interface ToolDoor {
+  instructions: string;
+  tools: Iterable<ToolFace>;
+  call(call: ToolCall, signal: AbortSignal): Promise<{ text: string; isError: boolean }>;
+}
+
+/** A tool as a client sees it. */
+export interface ToolFace {
+  name: string;
+  description: string;
+  inputSchema: Record<string, unknown>;
+  readOnly: boolean;
+  /** It is somebody else's, and reaches who knows what. */
+  openWorld: boolean;
+}
+
+interface ToolCall {
+  tool: string;
+  args: Record<string, unknown>;
+  /** Of this call, if the client gave one: made twice with the same key, it acts once. */
+  idempotencyKey?: string | undefined;
+}
+
+/** In `_meta` of `tools/call`. JSON-RPC ids begin anew with each connection, so they cannot say that a call is the same. */
+export const idempotencyMeta = 'interlane/idempotencyKey';
+
+export function mcpServer(version: string, door: ToolDoor): McpServer {
+  const server = new McpServer(
+    { name: 'interlane', title: 'Interlane', version },
+    { instructions: door.instructions, capabilities: { tools: { listChanged: false } } },
+  );
+  for (const { name, description, inputSchema: schema, readOnly, openWorld } of door.tools) {
+    const annotations = { readOnlyHint: readOnly, openWorldHint: openWorld };
+    server.registerTool(name, { description, inputSchema: asIs(schema), annotations }, async (args, ctx) => {
+      const key = ctx.mcpReq._meta?.[idempotencyMeta];
+      const idempotencyKey = typeof key === 'string' && key !== '' && key.length <= 256 ? key : undefined;
+      const signal = ctx.http?.req ? AbortSignal.any([ctx.mcpReq.signal, ctx.http.req.signal]) : ctx.mcpReq.signal;
+      try {
+        return resultOf(await door.call({ tool: name, args: args as Record<string, unknown>, idempotencyKey }, signal));
+      } catch (thrown) {
+        // Whatever else goes wrong is ours, and its cause is in the log; a stop has a reason that may be told.
+        if (!signal.aborted) throw thrown;
+        return resultOf({
+          text: JSON.stringify({ status: 'error', error: `the call was stopped: ${reasonOf(signal.reason)}` }),
+          isError: true,
+        });
+      }
+    });
+  }
+  return server;
+}
+
+/** Over HTTP: whoever was let in comes with its door. What a client does wrong is told to the client; what fails in a call, to the operator. */
+export function mcpHandler(version: string, extend: (server: McpServer) => void): McpHttpHandler {
+  return createMcpHandler(({ authInfo }) => {
+    const server = mcpServer(version, authInfo!.extra!['door'] as ToolDoor);
+    extend(server);
+    return server;
+  });
+}
+
+/** The text as it is, and the same as data for those who read that. */
+function resultOf({ text, isError }: { text: string; isError: boolean }) {
+  const content = [{ type: 'text' as const, text }];
+  const value = dataOf(text);
+  return { content, ...(value === undefined ? {} : { structuredContent: value }), ...(isError ? { isError } : {}) };
+}
+
+function dataOf(text: string): Record<string, unknown> | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+const faces = new WeakMap<Tool, ToolFace>();
+
+/** Made once for each tool, not for each request. */
+export function faceOf(tool: Tool): ToolFace {
+  let face = faces.get(tool);
+  if (!face) {
+    const { name, description, effect, schema } = tool;
+    face = { name, description, inputSchema: inputSchema(tool), readOnly: effect === 'pure', openWorld: schema !== undefined };
+    faces.set(tool, face);
+  }
+  return face;
+}
+
+/** Arguments are checked where every caller's are, in `tools/invoke.ts`; so that all of them read the same refusal. */
+function asIs(schema: Record<string, unknown>) {
+  const converted = () => schema;
+  return {
+    '~standard': {
+      version: 1 as const,
+      vendor: 'interlane',
+      validate: (value: unknown) => ({ value }),
+      jsonSchema: { input: converted, output: converted },
+    },
+  };
+}

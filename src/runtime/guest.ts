@@ -1,0 +1,163 @@
+// A guest: an outside harness that takes the turns of a session itself. Turn → offer → inbox → reply → the turn's end.
+import { z } from 'zod';
+import type { Engine } from '../engine/engine.ts';
+import type { Look } from '../engine/offers.ts';
+import type { Runner } from '../engine/runner.ts';
+import type { FeedEvent } from '../protocol/event.ts';
+import type { Store } from '../store/contract.ts';
+import { defineTool, type Tool, type ToolContext, type ToolOutcome } from '../tools/define.ts';
+
+export interface GuestParts {
+  store: Store<FeedEvent>;
+  engine: Engine;
+  now(): number;
+  after(ms: number, work: () => void): () => void;
+  /** How long a guest has for a turn it took, before it is offered again. */
+  replyMs: number;
+}
+
+/** Most harnesses give up on a tool call after 30 or 60 seconds. */
+const usualWaitSeconds = 25;
+const longestWaitSeconds = 50;
+/** Between two looks a guest works; it counts as there for this long. */
+const awayAfterMs = 60_000;
+
+/** The turn waits as a row, without a slot, until somebody has answered it. */
+export const guestRunner: Runner = {
+  async run(turn) {
+    if (!(await turn.offer())) await turn.end({ text: '', usage: { input: 0, output: 0 } });
+  },
+};
+
+export class Guests {
+  private readonly parts: GuestParts;
+  /** Who looks or looked, by session key. Lost with the process, like the connections themselves. */
+  private readonly seen = new Map<string, { looking: number; at: number }>();
+  private readonly waiting = new Map<string, Set<() => void>>();
+  private readonly undo: () => void;
+
+  constructor(parts: GuestParts) {
+    this.parts = parts;
+    this.undo = parts.store.onCommit((events) => {
+      for (const event of events) if (event.kind === 'run') for (const wake of this.waiting.get(event.sessionKey) ?? []) wake();
+    });
+  }
+
+  close(): void {
+    this.undo();
+  }
+
+  online(sessionKey: string): boolean {
+    const seen = this.seen.get(sessionKey);
+    return seen !== undefined && (seen.looking > 0 || this.parts.now() - seen.at < awayAfterMs);
+  }
+
+  /** What a guest has beside the session tools. */
+  readonly tools: Tool[] = [
+    defineTool({
+      name: 'inbox',
+      description:
+        'Wait for the next message to your session. Answer it with reply, then call inbox again. When it says that there is nothing yet, call it again.',
+      effect: 'keyed',
+      params: z.strictObject({
+        waitSeconds: z.number().min(0).optional().describe(`seconds to wait (default ${usualWaitSeconds}, at most ${longestWaitSeconds})`),
+        again: z.boolean().optional().describe('true: once more what you took and have not answered, after you lost it'),
+      }),
+      run: (context, args) => this.inbox(context, args),
+    }),
+    defineTool({
+      name: 'reply',
+      description: 'Answer a message that inbox gave you. The text goes to whoever wrote it.',
+      effect: 'keyed',
+      params: z.strictObject({
+        turnId: z.string().min(1).max(512).describe('turnId from inbox'),
+        text: z.string().max(1_000_000).describe('the answer; empty for none'),
+      }),
+      run: async ({ engine, session }, { turnId, text }) => {
+        const { repeated } = await engine.answer(session.key, turnId, text);
+        return { value: { status: 'ok', ...(repeated ? { repeated } : {}), next: 'Call inbox for the next message.' } };
+      },
+    }),
+  ];
+
+  private async inbox(context: ToolContext, args: { waitSeconds?: number | undefined; again?: boolean | undefined }): Promise<ToolOutcome> {
+    const { key } = context.session;
+    const waitMs = Math.min(args.waitSeconds ?? usualWaitSeconds, longestWaitSeconds) * 1_000;
+    const seen = this.seen.get(key) ?? { looking: 0, at: 0 };
+    this.seen.set(key, seen);
+    seen.looking++;
+    try {
+      return await this.look(context, waitMs, args.again === true);
+    } finally {
+      seen.looking--;
+      seen.at = this.parts.now();
+    }
+  }
+
+  private async look({ session, signal }: ToolContext, waitMs: number, again: boolean): Promise<ToolOutcome> {
+    const { engine, replyMs } = this.parts;
+    let over = waitMs <= 0;
+    let retake = again;
+    let wake = () => {};
+    const cancel = this.parts.after(waitMs, () => {
+      over = true;
+      wake();
+    });
+    const stop = () => wake();
+    signal.addEventListener('abort', stop, { once: true });
+    const undo = this.listen(session.key, () => wake());
+    try {
+      for (;;) {
+        // Listening starts before looking, so that a turn that comes in between is not missed.
+        const woken = new Promise<void>((resolve) => (wake = resolve));
+        signal.throwIfAborted();
+        const look = await engine.look(session.key, { again: retake, replyMs });
+        retake = false; // what another takes meanwhile is theirs
+        if (signal.aborted && look.turn) await engine.giveBack(look.turn.turnId);
+        signal.throwIfAborted();
+        if (look.turn || look.stopped.length > 0 || over) return { value: shown(look), taint: look.taint };
+        await woken;
+      }
+    } finally {
+      undo();
+      cancel();
+      signal.removeEventListener('abort', stop);
+    }
+  }
+
+  private listen(key: string, wake: () => void): () => void {
+    const set = this.waiting.get(key) ?? new Set();
+    this.waiting.set(key, set.add(wake));
+    return () => {
+      set.delete(wake);
+      if (set.size === 0) this.waiting.delete(key);
+    };
+  }
+}
+
+/** What the guest reads. Each answer says what to do next, because that is all that keeps a harness going. */
+function shown({ turn, open, stopped }: Look): Record<string, unknown> {
+  const ended =
+    stopped.length > 0 ? { stopped: stopped.map(({ turnId, why }) => ({ turnId, why: `nothing to answer any more: ${why}` })) } : {};
+  if (turn) {
+    const { replyBefore, attempt, ...rest } = turn;
+    return {
+      status: 'message',
+      ...rest,
+      ...(attempt > 1 ? { attempt } : {}),
+      replyBefore: new Date(replyBefore).toISOString(),
+      next: 'Answer with reply and this turnId, then call inbox again.',
+      ...ended,
+    };
+  }
+  if (open) {
+    return {
+      status: 'unanswered',
+      turnId: open.turnId,
+      offeredAgainAt: new Date(open.replyBefore).toISOString(),
+      next: 'You took this message and have not answered it: use reply, or call inbox with again: true if you lost it.',
+      ...ended,
+    };
+  }
+  return { status: 'nothing yet', next: 'Nothing yet, call inbox again.', ...ended };
+}
