@@ -34,6 +34,8 @@ export async function benchGateway(): Promise<void> {
     const lines: Line[] = [];
     progress('gateway: starting');
     const [raw, ours] = [await side('raw'), await side('gateway', join(directory, 'state'))];
+    // So that the first of them is not the one that waits for the compiler.
+    for (const one of [raw, ours]) await one.clients.ask<number>({ to: one.address, trips: { connections: 16, inFlight: 16, ms: 1_500 } });
     for (const [connections, inFlight] of [
       [1, 1],
       [1, 16],
@@ -45,7 +47,7 @@ export async function benchGateway(): Promise<void> {
     lines.push(...(await coldStart(directory)));
     lines.push(...(await memory(directory)));
     process.stdout.write(
-      `\ngateway, node ${process.version}, ${availableParallelism()} cores, medians of ${fanOutRounds} to ${rounds}\n\n${drawLines(lines)}` +
+      `\ngateway, node ${process.version}, ${availableParallelism()} cores, medians\n\n${drawLines(lines)}` +
         `\n${whole((performance.now() - started) / 1_000)} s\n`,
     );
   });
@@ -145,7 +147,7 @@ async function fanOut(raw: Side, ours: Side, way: Way): Promise<Line[]> {
     bare!.push(await measure(raw, burst));
     gateway!.push(await measure(ours, burst));
   }
-  for (let round = 0; round < fanOutRounds; round++) {
+  for (let round = 0; round < (way === 'key' ? fanOutRounds : 1); round++) {
     const slow = { messages: paced.messages, pace: { perSecond: paced.perSecond } };
     bareSlow!.push(await measure(raw, slow));
     gatewaySlow!.push(await measure(ours, slow));
@@ -194,12 +196,13 @@ async function firstAnswer(args: string[], port: number, answered: (ws: WebSocke
     }
     await there;
     const ms = performance.now() - started;
+    const cpuMs = processorMs(child.pid!);
     ws.terminate();
     const end = (signal: 'SIGTERM' | 'SIGKILL') => {
       child.kill(signal);
       return gone;
     };
-    return { ms, pid: child.pid!, end };
+    return { ms, cpuMs, pid: child.pid!, end };
   }
 }
 
@@ -240,41 +243,43 @@ const upAnswer = (ws: WebSocket) =>
 
 async function coldStart(directory: string): Promise<Line[]> {
   progress('gateway: cold starts');
-  const firsts: number[] = [];
-  const [bare, warm]: [number[], number[]] = [[], []];
+  const firsts: Start[] = [];
+  const [bare, warm]: [Start[], Start[]] = [[], []];
   for (let round = 0; round < 3; round++) firsts.push(await started(join(directory, `first-${round}`)));
   // The second start still compiles what only happens on a state that exists.
   const stateDir = join(directory, 'first-0');
   await started(stateDir);
   for (let round = 0; round < rounds; round++) {
     const port = await freePort();
-    const raw = await firstAnswer(bareProgram(port), port, bareAnswer);
-    bare.push(raw.ms);
-    await raw.end('SIGKILL');
+    const { end, ...raw } = await firstAnswer(bareProgram(port), port, bareAnswer);
+    bare.push(raw);
+    await end('SIGKILL');
     warm.push(await started(stateDir));
   }
-  const ms = (times: number[]) => `${whole(median(times))} ms`;
+  const ms = (starts: Start[]) => median(starts.map((one) => one.ms));
+  const cpuMs = (starts: Start[]) => `${whole(median(starts.map((one) => one.cpuMs)))} ms of processor`;
   return [
     {
       name: 'cold start to the first answer, on a state that exists',
-      measured: ms(warm),
-      beside: `node with a bare ws server ${ms(bare)}`,
+      measured: `${whole(ms(warm))} ms`,
+      beside: `${cpuMs(warm)}; bare ws server ${whole(ms(bare))} ms, ${cpuMs(bare)}`,
       target: '< 500 ms',
-      reached: median(warm) < 500,
+      reached: ms(warm) < 500,
     },
-    {
-      name: 'the very first start: nothing compiled, state made',
-      measured: ms(firsts),
-      beside: `fastest ${whole(Math.min(...firsts))} ms`,
-    },
+    { name: 'the very first start: nothing compiled, state made', measured: `${whole(ms(firsts))} ms`, beside: cpuMs(firsts) },
   ];
 }
 
-async function started(stateDir: string): Promise<number> {
+interface Start {
+  ms: number;
+  cpuMs: number;
+}
+
+async function started(stateDir: string): Promise<Start> {
   const port = await freePort();
-  const { ms, end } = await firstAnswer(upProgram(stateDir, port), port, upAnswer);
+  const { end, ...start } = await firstAnswer(upProgram(stateDir, port), port, upAnswer);
   await end('SIGTERM');
-  return ms;
+  return start;
 }
 
 async function memory(directory: string): Promise<Line[]> {
@@ -328,4 +333,10 @@ async function freePort(): Promise<number> {
 /** As the system counts it. Linux only, as the targets are. */
 function residentBytes(pid: number): number {
   return Number(/VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))![1]) * 1_024;
+}
+
+/** Since its start, in hundredths of a second. */
+function processorMs(pid: number): number {
+  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]!.split(' ');
+  return (Number(fields[11]) + Number(fields[12])) * 10;
 }

@@ -44,3 +44,16 @@ it('finds nothing in sessions that the caller cannot see, and does not say that 
   expect(answer).toMatchObject({ count: 0, scope: 'self', found: [] });
   expect(answer).not.toHaveProperty('truncated');
 });
+
+it('finds what was said before the start that nobody had indexed, without anything being said again', async () => {
+  const stage = forTest(new Stage(new RealClock()));
+  const { gateway, stateDir } = await stage.start({}, script, { search: false });
+  const { runId } = await write(gateway, 'the pineapple is in the fridge', 'ana');
+  await gateway.engine.wait(runId, 10_000);
+  await stage.close();
+  await stage.start({}, script, { search: true });
+  const search = new Search(stateDir);
+  const look = () => search.search({ text: 'pineapple', readable: ({ text }) => text }).found.length;
+  await expect.poll(look, { timeout: 10_000 }).toBe(1);
+  search.close();
+});
