@@ -194,12 +194,13 @@ async function firstAnswer(args: string[], port: number, answered: (ws: WebSocke
     }
     await there;
     const ms = performance.now() - started;
+    const cpuMs = processorMs(child.pid!);
     ws.terminate();
     const end = (signal: 'SIGTERM' | 'SIGKILL') => {
       child.kill(signal);
       return gone;
     };
-    return { ms, pid: child.pid!, end };
+    return { ms, cpuMs, pid: child.pid!, end };
   }
 }
 
@@ -240,41 +241,43 @@ const upAnswer = (ws: WebSocket) =>
 
 async function coldStart(directory: string): Promise<Line[]> {
   progress('gateway: cold starts');
-  const firsts: number[] = [];
-  const [bare, warm]: [number[], number[]] = [[], []];
+  const firsts: Start[] = [];
+  const [bare, warm]: [Start[], Start[]] = [[], []];
   for (let round = 0; round < 3; round++) firsts.push(await started(join(directory, `first-${round}`)));
   // The second start still compiles what only happens on a state that exists.
   const stateDir = join(directory, 'first-0');
   await started(stateDir);
   for (let round = 0; round < rounds; round++) {
     const port = await freePort();
-    const raw = await firstAnswer(bareProgram(port), port, bareAnswer);
-    bare.push(raw.ms);
-    await raw.end('SIGKILL');
+    const { end, ...raw } = await firstAnswer(bareProgram(port), port, bareAnswer);
+    bare.push(raw);
+    await end('SIGKILL');
     warm.push(await started(stateDir));
   }
-  const ms = (times: number[]) => `${whole(median(times))} ms`;
+  const ms = (starts: Start[]) => median(starts.map((one) => one.ms));
+  const cpuMs = (starts: Start[]) => `${whole(median(starts.map((one) => one.cpuMs)))} ms of processor`;
   return [
     {
       name: 'cold start to the first answer, on a state that exists',
-      measured: ms(warm),
-      beside: `node with a bare ws server ${ms(bare)}`,
+      measured: `${whole(ms(warm))} ms`,
+      beside: `${cpuMs(warm)}; bare ws server ${whole(ms(bare))} ms, ${cpuMs(bare)}`,
       target: '< 500 ms',
-      reached: median(warm) < 500,
+      reached: ms(warm) < 500,
     },
-    {
-      name: 'the very first start: nothing compiled, state made',
-      measured: ms(firsts),
-      beside: `fastest ${whole(Math.min(...firsts))} ms`,
-    },
+    { name: 'the very first start: nothing compiled, state made', measured: `${whole(ms(firsts))} ms`, beside: cpuMs(firsts) },
   ];
 }
 
-async function started(stateDir: string): Promise<number> {
+interface Start {
+  ms: number;
+  cpuMs: number;
+}
+
+async function started(stateDir: string): Promise<Start> {
   const port = await freePort();
-  const { ms, end } = await firstAnswer(upProgram(stateDir, port), port, upAnswer);
+  const { end, ...start } = await firstAnswer(upProgram(stateDir, port), port, upAnswer);
   await end('SIGTERM');
-  return ms;
+  return start;
 }
 
 async function memory(directory: string): Promise<Line[]> {
@@ -328,4 +331,10 @@ async function freePort(): Promise<number> {
 /** As the system counts it. Linux only, as the targets are. */
 function residentBytes(pid: number): number {
   return Number(/VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))![1]) * 1_024;
+}
+
+/** Since its start, in hundredths of a second. */
+function processorMs(pid: number): number {
+  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]!.split(' ');
+  return (Number(fields[11]) + Number(fields[12])) * 10;
 }

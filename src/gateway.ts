@@ -188,7 +188,7 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
   });
   const catchUp = () => {
     try {
-      if (indexer && search.behind()) indexer.wake();
+      if (indexer && !indexer.started && search.behind()) indexer.wake();
     } catch (thrown) {
       warn(`search index stopped: ${reasonOf(thrown)}`);
     }

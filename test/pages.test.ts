@@ -59,9 +59,10 @@ describe('the pages', () => {
     expect(all.match(/`src\/[\w./-]+`/g)!.length).toBeGreaterThan(10);
   });
 
-  it('show a sample config that loads without a warning', () => {
-    const sample = /```json5\n([\s\S]*?)```/.exec(text('README.md'))![1]!;
-    expect(readConfig(sample, 'README.md', {}).warnings).toEqual([]);
+  it('show sample configs that load without a warning', () => {
+    const samples = [...text('README.md').matchAll(/```json5\n([\s\S]*?)```/g)].map((found) => found[1]!);
+    expect(samples).toHaveLength(2);
+    for (const sample of samples) expect(readConfig(sample, 'README.md', { ANTHROPIC_API_KEY: 'x' }).warnings).toEqual([]);
   });
 
   it('describe continuous integration that runs what the README says', () => {

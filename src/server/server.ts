@@ -1,7 +1,6 @@
 // One port for everything: HTTP requests to the routes, upgrades to the sockets, both only after Host and Origin were looked at.
-import { createServer, type IncomingMessage, type Server as HttpServer, type ServerResponse } from 'node:http';
+import type { IncomingMessage, Server as HttpServer, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { getRequestListener } from '@hono/node-server';
 import { InterlaneError, reasonOf } from '../errors.ts';
 import { hostAllowed, originAllowed } from './access.ts';
 import type { Remote } from './http.ts';
@@ -27,6 +26,9 @@ export interface Server {
 
 const goodbyeMs = 1_000;
 
+/** Not imported: that would read every name the module has, and one of them loads all of `fetch`. */
+const { createServer } = process.getBuiltinModule('node:http');
+
 export async function startServer(parts: ServerParts): Promise<Server> {
   const { names, sockets } = parts;
   const refusal = ({ headers }: IncomingMessage): [number, string] | undefined => {
@@ -34,15 +36,17 @@ export async function startServer(parts: ServerParts): Promise<Server> {
     if (!originAllowed(headers.origin, headers.host)) return [403, 'origin is another site'];
     return undefined;
   };
-  const listener = getRequestListener((request, env) => parts.fetch(request, remoteOf(env)), {
-    overrideGlobalObjects: false,
-  });
+  let listener: Listener | undefined;
+  const ask = async (request: IncomingMessage, response: ServerResponse) => {
+    listener ??= await requestListener(parts);
+    await listener(request, response);
+  };
   const server = createServer({ requestTimeout: 60_000, headersTimeout: 15_000, maxHeaderSize: 16 * 1024 }, (request, response) => {
     // Once nothing new is taken, a connection ends with its answer.
     response.on('close', () => void (server.listening || server.closeIdleConnections()));
     const refused = refusal(request);
     if (refused) answer(response, ...refused);
-    else void listener(request, response);
+    else void (listener ?? ask)(request, response);
   });
   server.on('upgrade', (request, socket, head) => {
     socket.on('error', () => socket.destroy());
@@ -75,6 +79,14 @@ export async function startServer(parts: ServerParts): Promise<Server> {
         server.closeIdleConnections();
       }),
   };
+}
+
+type Listener = (request: IncomingMessage, response: ServerResponse) => Promise<void>;
+
+/** Loaded with the first request: it brings the classes of `fetch`, 20 ms and 5 MB, and nobody on a websocket needs them. */
+async function requestListener(parts: ServerParts): Promise<Listener> {
+  const { getRequestListener } = await import('@hono/node-server');
+  return getRequestListener((request, env) => parts.fetch(request, remoteOf(env)), { overrideGlobalObjects: false });
 }
 
 function listen(server: HttpServer, { host, port }: ServerParts): Promise<void> {

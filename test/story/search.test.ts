@@ -65,3 +65,16 @@ it('does not tell of what it has not read in sessions that the caller cannot see
   for (const peer of ['ana', 'cy', 'dee']) await say(peer, 'hello');
   expect(await indexed('bob')).toBe('all but the newest messages of 1 session');
 });
+
+it('finds what was said before the start that nobody had indexed, without anything being said again', async () => {
+  const stage = forTest(new Stage(new RealClock()));
+  const { gateway, stateDir } = await stage.start({}, script, { search: false });
+  const { runId } = await write(gateway, 'the pineapple is in the fridge', 'ana');
+  await gateway.engine.wait(runId, 10_000);
+  await stage.close();
+  await stage.start({}, script, { search: true });
+  const search = new Search(stateDir);
+  const look = () => search.search({ text: 'pineapple', readable: ({ text }) => text }).found.length;
+  await expect.poll(look, { timeout: 10_000 }).toBe(1);
+  search.close();
+});

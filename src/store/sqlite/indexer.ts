@@ -5,6 +5,8 @@ import type { FromIndexer, ToIndexer } from './search-worker.ts';
 export interface Indexer {
   /** Something was written; looked at when the thread gets to it. */
   wake(): void;
+  /** Whether it has had something to do: then it also does what was left from before. */
+  readonly started: boolean;
   /** Sessions that were purged leave the index. False when the thread is over: ask again after the next start. */
   forget(sessionPks: number[]): Promise<boolean>;
   close(): Promise<void>;
@@ -57,6 +59,9 @@ export function startIndexer(stateDir: string, failed: (error: Error) => void): 
   };
   return {
     wake,
+    get started() {
+      return thread !== undefined;
+    },
     forget: (sessionPks) =>
       new Promise((resolve) => {
         if (!alive) return resolve(false);

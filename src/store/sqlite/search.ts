@@ -116,14 +116,19 @@ export class Search {
     });
   }
 
-  /** Whether there are entries that cannot be found yet. */
+  /** Whether there are entries that cannot be found yet. Leaves nothing open: who reads on may make the index anew. */
   behind(): boolean {
-    return this.using((index) => {
-      const { pos, below } = progressOf(index);
-      if (below > 0 || this.hasLostItsPlace(index)) return true;
-      const sql = `SELECT 1 FROM feed WHERE pos > ? AND kind = 'entry' LIMIT 1`;
-      return this.store.answer({ sql, params: [pos], want: 'one' }) !== undefined;
-    });
+    try {
+      return this.using((index) => {
+        const { pos, below } = progressOf(index);
+        if (below > 0 || this.hasLostItsPlace(index)) return true;
+        const sql = `SELECT 1 FROM feed WHERE pos > ? AND kind = 'entry' LIMIT 1`;
+        return this.store.answer({ sql, params: [pos], want: 'one' }) !== undefined;
+      });
+    } finally {
+      this.index?.close();
+      this.index = undefined;
+    }
   }
 
   search({ text, limit = 20, sessions, readable }: SearchQuestion): SearchAnswer {
