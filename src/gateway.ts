@@ -27,21 +27,11 @@ import { languageModel } from './runtime/language-model.ts';
 import { modelRunner } from './runtime/loop.ts';
 import { Models, type Found, type ModelSettings } from './runtime/models.ts';
 import { scriptedModel, type Script } from './runtime/scripted.ts';
-import { isLoopback } from './server/access.ts';
-import { Auth } from './server/auth.ts';
-import { writeCliFile } from './server/cli-file.ts';
-import { Events, LiveRuns } from './server/events.ts';
-import { createHistory } from './server/history.ts';
-import { createHttp } from './server/http.ts';
+import { LiveRuns } from './server/events.ts';
 import { logEvents, type Log } from './server/log.ts';
-import { createMcpDoor, mcpPath } from './server/mcp.ts';
-import { createMethods } from './server/methods.ts';
 import { Metrics } from './server/metrics.ts';
-import { createRoutes } from './server/routes.ts';
-import { startServer } from './server/server.ts';
-import { Streams } from './server/sse.ts';
-import { Sockets } from './server/ws.ts';
 import { createInbound, type InboundMessage } from './session/inbound.ts';
+import { openDoor, type Door, type Listen } from './server/door.ts';
 import { createSessions } from './session/sessions.ts';
 import type { Store } from './store/contract.ts';
 import type { SessionRow } from './store/rows.ts';
@@ -82,15 +72,6 @@ export interface GatewayOptions {
   listen?: Listen;
 }
 
-interface Listen {
-  /** Instead of what the config says. */
-  host?: string | undefined;
-  port?: number | undefined;
-  /** A secret to accept as an admin's, for containers and tests. */
-  token?: string | undefined;
-  version: string;
-}
-
 export interface Gateway {
   world: World;
   routes: Routes;
@@ -110,14 +91,6 @@ export interface Gateway {
   /** The door for clients, if it was asked for. */
   server?: Door;
   close(): Promise<void>;
-}
-
-interface Door {
-  url: string;
-  port: number;
-  /** The admin's secret, at the very first start; it is shown now or never. */
-  adminToken: string | undefined;
-  signInUrl: string;
 }
 
 /** How long live turns may go on after a stop was asked for. */
@@ -354,120 +327,6 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
       return models;
     },
   });
-  const openDoor = async (listen: Listen): Promise<Door & { close(): Promise<void> }> => {
-    const { host = config.gateway.host, port = config.gateway.port } = listen;
-    const auth = new Auth({ store, now: () => clock.now(), secret: (bytes) => randomBytes(bytes).toString('base64url') });
-    if (!isLoopback(host) && !listen.token && !(await auth.hasOperator()))
-      throw new InterlaneError(
-        'PORT_UNUSABLE',
-        `address ${host} is open to others, and there is no token yet; set INTERLANE_TOKEN, or start once on this machine only to get one`,
-      );
-    if (listen.token) auth.accept('environment', listen.token);
-    const events = new Events(eventParts);
-    const began = clock.elapsed();
-    const bootId = newId();
-    let url = '';
-    const signInUrl = (code: string) => `${url}/signin?code=${code}`;
-    const uptimeMs = () => Math.round(clock.elapsed() - began);
-    const methods = createMethods({
-      store,
-      engine,
-      sessions,
-      invoker,
-      shown,
-      auth,
-      now: () => clock.now(),
-      elapsed: () => clock.elapsed(),
-      newId,
-      routes: () => routes,
-      channels: new Set(channels.keys()),
-      position: () => events.position(),
-      signInUrl,
-      mcpUrl: () => `${url}${mcpPath}`,
-      facts: () => ({
-        version: listen.version,
-        uptimeMs: uptimeMs(),
-        pid: process.pid,
-        connections: sockets.size,
-        store: { kind: 'sqlite', durability: config.store.durability, path: stateDir },
-        model: models.choices(world.agents.defaultId, undefined)[0]?.ref ?? 'scripted',
-        warnings: [...routes.warnings, ...outside.warnings()],
-      }),
-    });
-    const sockets = new Sockets({
-      well: () => metrics.storeWell && closing === undefined,
-      auth,
-      methods,
-      events,
-      live,
-      now: () => clock.now(),
-      newId,
-      after: (ms, work) => clock.after(ms, work),
-      hello: () => ({
-        server: { version: listen.version, connId: newId(), bootId },
-        snapshot: {
-          uptimeMs: uptimeMs(),
-          sessionDefaults: {
-            defaultAgentId: world.agents.defaultId,
-            mainKey: world.agents.mainKey,
-            mainSessionKey: formatSessionKey(mainKey(keyContext(world.agents, world.agents.defaultId))),
-            scope: config.session.scope,
-          },
-        },
-      }),
-      report,
-    });
-    const streams = new Streams({ auth, now: () => clock.now(), after: (ms, work) => clock.after(ms, work) });
-    metrics.watch({ store, lag: () => bus.lag(), connections: () => ({ ws: sockets.size, sse: streams.size }) });
-    const history = createHistory({ store, bus, world: () => engine.world, report });
-    const handlers = createRoutes({ methods, history, streams, metrics, tools, invoker, version: listen.version, newId });
-    const http = createHttp({ auth, handlers, report, ready: () => closing === undefined });
-    const mcp = createMcpDoor({
-      store,
-      auth,
-      version: listen.version,
-      newId,
-      after: (ms, work) => clock.after(ms, work),
-      world: () => world,
-      invoker,
-      isGuest,
-      report,
-      extend: options.extendMcp,
-    });
-    const server = await startServer({
-      host,
-      port,
-      names: new Set(config.gateway.names.map((name) => name.toLowerCase())),
-      fetch: (request, remote) => (new URL(request.url).pathname === mcpPath ? mcp : http).fetch(request, remote),
-      sockets,
-      after: (ms, work) => clock.after(ms, work),
-    }).catch((thrown: unknown) => {
-      sockets.close('there is no port'); // its timers would keep the process alive
-      throw thrown;
-    });
-    ({ url } = server);
-    // Made only now: a start that fails at the port must not use up the one time that the secret is shown.
-    const adminToken = await auth.start();
-    live.start();
-    // This machine's own user needs no setup: the address and a secret that lives as long as this process.
-    const secret = randomBytes(32).toString('base64url');
-    auth.accept('cli', secret);
-    const forget = writeCliFile(stateDir, { url, token: secret, pid: process.pid });
-    return {
-      url,
-      port: server.port,
-      adminToken,
-      signInUrl: signInUrl(auth.signInCode().code),
-      async close() {
-        forget();
-        live.close();
-        streams.close();
-        http.close();
-        await mcp.close();
-        await server.close('the gateway is stopping');
-      },
-    };
-  };
 
   let door: (Door & { close(): Promise<void> }) | undefined;
   const undoLog = options.log ? logEvents(bus, options.log) : () => {};
@@ -505,7 +364,32 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
   try {
     await engine.start(mainSessions(world));
     await outbox.start();
-    if (options.listen) door = await openDoor(options.listen);
+    if (options.listen)
+      door = await openDoor(options.listen, {
+        stateDir,
+        clock,
+        store,
+        bus,
+        engine,
+        sessions,
+        invoker,
+        tools,
+        shown,
+        events: eventParts,
+        live,
+        metrics,
+        channels: new Set(channels.keys()),
+        newId,
+        secret: (bytes) => randomBytes(bytes).toString('base64url'),
+        config: () => config,
+        routes: () => routes,
+        model: () => models.choices(world.agents.defaultId, undefined)[0]?.ref ?? 'scripted',
+        warnings: () => [...routes.warnings, ...outside.warnings()],
+        stopping: () => closing !== undefined,
+        isGuest,
+        extendMcp: options.extendMcp,
+        report,
+      });
     catchUp();
   } catch (thrown) {
     await close();

@@ -1,5 +1,5 @@
 // Messages of a transcript as lines: one per message for programs, readable text for people.
-import type { WireMessage } from '../protocol/method.ts';
+import type { WireMessage } from '../protocol/result.ts';
 import { oneLine, paint, visible, type Terminal } from './terminal.ts';
 
 /** Who speaks: the role, or where a message came from. */

@@ -1,7 +1,7 @@
 // `interlane send` and `interlane wait`: a message in, its reply out; and asking again for a reply that took longer.
 import type { Client } from '../client/client.ts';
 import { errorTable, InterlaneError, type ErrorCode } from '../errors.ts';
-import type { WaitAnswer } from '../protocol/method.ts';
+import type { WaitAnswer } from '../protocol/result.ts';
 import { answer, readAll, span, visible, type Terminal } from './terminal.ts';
 
 export interface WaitFlags {

@@ -8,7 +8,8 @@ import {
   type HelloOk,
   type ResponseFrame,
 } from '../protocol/frame.ts';
-import type { MethodName, Params, Results } from '../protocol/method.ts';
+import type { MethodName, Params } from '../protocol/method.ts';
+import type { Results } from '../protocol/result.ts';
 import type { EventPayloads } from '../protocol/wire-event.ts';
 
 export interface ConnectOptions {

@@ -1,7 +1,8 @@
 // Every HTTP route: who may call it, what it takes, what it answers. The routes, their checks and the OpenAPI document are made from it.
 import { z } from 'zod';
 import type { Scope } from './frame.ts';
-import { methods, SessionsPage, Started, WaitAnswer, WireMessage } from './method.ts';
+import { methods } from './method.ts';
+import { SessionsPage, Started, WaitAnswer, WireMessage } from './result.ts';
 
 export const largestBody = 5 * 1024 * 1024;
 export const historyLimits = { default: 200, most: 1_000 } as const;

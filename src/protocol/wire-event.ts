@@ -1,6 +1,6 @@
 // The payloads of the websocket's events, as a client reads them. Fields without a value are left out.
 import type { EventName } from './frame.ts';
-import type { WireMessage, WireSession } from './method.ts';
+import type { WireMessage, WireSession } from './result.ts';
 
 /** What the feed says of a session; `cursor` leads on from here after a reconnect. */
 interface Followed {

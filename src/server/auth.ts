@@ -5,7 +5,7 @@ import { InterlaneError } from '../errors.ts';
 import type { FeedEvent } from '../protocol/event.ts';
 import { scopes as allScopes, type Scope } from '../protocol/frame.ts';
 import type { Level } from '../protocol/labels.ts';
-import type { TokenView } from '../protocol/method.ts';
+import type { TokenView } from '../protocol/result.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
 import { levelName, levelRank } from '../store/views.ts';
 

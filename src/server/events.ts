@@ -2,11 +2,12 @@
 import type { FeedEvent } from '../protocol/event.ts';
 import type { EventName } from '../protocol/frame.ts';
 import type { Level } from '../protocol/labels.ts';
-import type { WireMessage } from '../protocol/method.ts';
+import type { WireMessage } from '../protocol/result.ts';
 import { isTerminal } from '../protocol/run.ts';
 import type { Bus } from '../events/bus.ts';
 import type { World } from '../rules/decide.ts';
-import { currentRow, currentUse, wireMessage, type Shown } from '../session/overview.ts';
+import { currentRow, currentUse, type Shown } from '../session/overview.ts';
+import { wireMessage } from '../session/transcript.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
 import { levelName, levelRank } from '../store/views.ts';
 import { writeCursor } from '../tools/page.ts';

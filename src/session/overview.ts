@@ -1,19 +1,19 @@
-// Sessions, transcripts and runs as an operator reads them: found, listed, described. Everything is cut to the level of its token.
-import { readHistory, listSessions } from '../engine/lists.ts';
+// Sessions as an operator reads them: found, listed, described. Everything is cut to the level of its token.
+import { listSessions } from '../engine/lists.ts';
 import { byUser, deliveryOf, overseen, settingsOf } from '../engine/policy.ts';
 import type { ModelView } from '../engine/runner.ts';
 import { InterlaneError, nearest } from '../errors.ts';
 import { agentId as agentIdOf } from '../protocol/ids.ts';
 import type { Level, SessionKind } from '../protocol/labels.ts';
-import type { WireMessage, WireRun, WireSession } from '../protocol/method.ts';
+import type { WireSession } from '../protocol/result.ts';
 import { isTerminal, type RunState } from '../protocol/run.ts';
-import type { TranscriptMessage } from '../protocol/transcript.ts';
 import { keyContext } from '../rules/agents.ts';
 import { operatorScope, type World } from '../rules/decide.ts';
 import { formatSessionKey, keyChatType, parseSessionKey, requireSessionKey } from '../rules/session-key.ts';
 import type { Body, Reading, ReadQuery } from '../store/contract.ts';
-import type { EntryRow, RunRow, SessionRow } from '../store/rows.ts';
-import { levelName, levelRank, messageOf, usageOf } from '../store/views.ts';
+import type { SessionRow } from '../store/rows.ts';
+import { levelName, levelRank, usageOf } from '../store/views.ts';
+import { withoutGaps } from '../store/views.ts';
 
 /** What is looked through, and with what right. */
 export interface View {
@@ -312,204 +312,3 @@ function* sessionRow(
     lastMessagePreview: newest?.text,
   });
 }
-
-/** What has no value is left out. */
-function withoutGaps<T extends object>(all: { [K in keyof T]: T[K] | undefined }): T {
-  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined)) as T;
-}
-
-// Transcripts ---------------------------------------------------------------------------------------------------------
-
-export interface HistoryWish {
-  limit: number;
-  /** Entries strictly before this seq. */
-  before?: number | undefined;
-  includeTools: boolean;
-}
-
-/** A page from the end of a transcript, oldest first; `next` leads to the page before it. */
-export const historyPage: ReadQuery<
-  View & { row: SessionRow; wish: HistoryWish },
-  { messages: TranscriptMessage[]; next: number | undefined }
-> = {
-  name: 'history page',
-  *body(t, { level, row, wish }) {
-    const { rows, next } = yield* readHistory.body(t, { sessionPk: row.pk, ...wish, level: levelRank(level) });
-    return { messages: yield* withRuns(t, rows.toReversed()), next };
-  },
-};
-
-/** Characters of one page of a delta; the cursor leads on. */
-const largestDelta = 4_000_000;
-const deltaRows = 50;
-
-/** What was appended after a seq, oldest first. */
-export const historyAfter: ReadQuery<
-  View & { row: SessionRow; after: number; limit: number },
-  { messages: TranscriptMessage[]; more: boolean }
-> = {
-  name: 'history after',
-  *body(t, { level, row, after, limit }) {
-    const rows: EntryRow[] = [];
-    let chars = 0;
-    let more = true;
-    for (let from = after; more && rows.length < limit && chars <= largestDelta;) {
-      const page = yield* t.all<EntryRow>(
-        'SELECT * FROM entries WHERE session_pk = ? AND seq > ? AND taint <= ? ORDER BY seq LIMIT ?',
-        row.pk,
-        from,
-        levelRank(level),
-        deltaRows + 1,
-      );
-      let taken = 0;
-      for (const entry of page.slice(0, deltaRows)) {
-        if (rows.length === limit || chars > largestDelta) break;
-        rows.push(entry);
-        chars += entry.text.length;
-        from = entry.seq;
-        taken++;
-      }
-      more = page.length > taken;
-    }
-    return { messages: yield* withRuns(t, rows), more };
-  },
-};
-
-function* withRuns(t: Reading, rows: EntryRow[]): Body<TranscriptMessage[]> {
-  const ids = new Map<number, string | undefined>();
-  for (const { run_pk } of rows) {
-    if (run_pk === null || ids.has(run_pk)) continue;
-    ids.set(run_pk, (yield* t.one<{ id: string }>('SELECT id FROM runs WHERE pk = ?', run_pk))?.id);
-  }
-  return rows.map((row) => messageOf(row, row.run_pk === null ? undefined : ids.get(row.run_pk)));
-}
-
-/** A message in the protocol's shape: people's text as a string, an assistant's as parts. */
-export function wireMessage(message: TranscriptMessage, maxChars = Infinity): WireMessage {
-  const content = message.content.map((block) =>
-    block.type === 'text' && block.text.length > maxChars
-      ? { ...block, text: block.text.slice(0, maxChars), truncated: true as const }
-      : block,
-  );
-  const [only] = content;
-  const plain = message.role === 'user' && content.length === 1 && only!.type === 'text' && !only!.truncated;
-  const wire: WireMessage = {
-    role: message.role,
-    content: plain ? (only as { text: string }).text : content,
-    timestamp: message.timestamp,
-    __openclaw: { id: message.id, seq: message.seq },
-  };
-  if (message.runId !== undefined) {
-    wire.__openclaw.runId = message.runId;
-    if (message.role === 'user') wire.__openclaw.idempotencyKey = `${message.runId}:user`;
-  }
-  if (message.provenance && message.provenance.kind !== 'user') wire.provenance = message.provenance;
-  if (message.toolCallId !== undefined) wire.toolCallId = message.toolCallId;
-  if (message.toolName !== undefined) wire.toolName = message.toolName;
-  if (message.isError) wire.isError = true;
-  if (message.aborted) wire.stopReason = 'aborted';
-  if (message.taint !== 'PUBLIC') wire.taint = message.taint;
-  return wire;
-}
-
-// Runs ----------------------------------------------------------------------------------------------------------------
-
-export interface RunsWish {
-  sessionPk?: number | undefined;
-  states?: RunState[] | undefined;
-  before?: number | undefined;
-  limit: number;
-}
-
-export const runsPage: ReadQuery<View & { wish: RunsWish }, { runs: WireRun[]; next: number | undefined }> = {
-  name: 'runs page',
-  *body(t, { level, wish }) {
-    const runs: WireRun[] = [];
-    let before = wish.before ?? Number.MAX_SAFE_INTEGER;
-    for (let scanned = 0; scanned < mostScanned;) {
-      const columns = 'runs.*, sessions.key AS session_key, sessions.id AS session_id, sessions.level AS session_level';
-      const page: (RunRow & { session_key: string; session_id: string; session_level: number })[] =
-        wish.sessionPk === undefined
-          ? yield* t.all(
-              `SELECT ${columns} FROM runs JOIN sessions ON sessions.pk = runs.session_pk WHERE runs.pk < ? ORDER BY runs.pk DESC LIMIT ?`,
-              before,
-              pageRows,
-            )
-          : yield* t.all(
-              `SELECT ${columns} FROM runs JOIN sessions ON sessions.pk = runs.session_pk WHERE runs.session_pk = ? AND runs.pk < ? ORDER BY runs.pk DESC LIMIT ?`,
-              wish.sessionPk,
-              before,
-              pageRows,
-            );
-      scanned += page.length;
-      for (const row of page) {
-        if (runs.length === wish.limit) return { runs, next: before };
-        before = row.pk;
-        if (row.session_level > levelRank(level) || (wish.states && !wish.states.includes(row.state))) continue;
-        runs.push(
-          withoutGaps<WireRun>({
-            runId: row.id,
-            sessionKey: row.session_key,
-            sessionId: row.session_id,
-            state: row.state,
-            class: row.class,
-            queuedAt: row.queued_at,
-            startedAt: row.started_at ?? undefined,
-            endedAt: row.ended_at ?? undefined,
-            error: row.error ?? undefined,
-            errorCode: row.error_code ?? undefined,
-            model: row.model ?? undefined,
-            usage: usageOf(row),
-          }),
-        );
-      }
-      if (page.length < pageRows) return { runs, next: undefined };
-    }
-    return { runs, next: before };
-  },
-};
-
-/** The run under way in a session's lane, if there is one. */
-export const activeRun: ReadQuery<{ key: string }, string | undefined> = {
-  name: 'active run',
-  *body(t, { key }) {
-    return (yield* t.one<{ id: string }>(`SELECT id FROM runs WHERE lane = ? AND state IN ('running', 'waiting')`, key))?.id;
-  },
-};
-
-/** Whether an operator of this level may know a run, and it is one of the session, if one is named. */
-export const knownRun: ReadQuery<{ runId: string; level: Level; key?: string | undefined }, boolean> = {
-  name: 'known run',
-  *body(t, { runId, level, key }) {
-    const row = yield* t.one<{ level: number; key: string }>(
-      'SELECT sessions.level, sessions.key FROM runs JOIN sessions ON sessions.pk = runs.session_pk WHERE runs.id = ?',
-      runId,
-    );
-    return row !== undefined && row.level <= levelRank(level) && (key === undefined || key === row.key);
-  },
-};
-
-/** How much is going on, by counting what is open; never all that ever was. */
-export const counts: ReadQuery<
-  object,
-  { runs: Record<'queued' | 'running' | 'waiting', number>; deliveries: Record<'pending' | 'unknown' | 'dead', number> }
-> = {
-  name: 'counts',
-  *body(t) {
-    const count = function* (sql: string): Body<number> {
-      return (yield* t.one<{ n: number }>(`SELECT count(*) AS n FROM (${sql} LIMIT 100000)`))!.n;
-    };
-    return {
-      runs: {
-        queued: yield* count(`SELECT 1 FROM runs WHERE state = 'queued'`),
-        running: yield* count(`SELECT 1 FROM runs WHERE state = 'running'`),
-        waiting: yield* count(`SELECT 1 FROM runs WHERE state IN ('running', 'waiting') AND state = 'waiting'`),
-      },
-      deliveries: {
-        pending: yield* count(`SELECT 1 FROM deliveries WHERE state = 'pending'`),
-        unknown: yield* count(`SELECT 1 FROM deliveries WHERE state = 'unknown'`),
-        dead: yield* count(`SELECT 1 FROM deliveries WHERE state IN ('sent', 'failed', 'dead') AND state = 'dead'`),
-      },
-    };
-  },
-};

@@ -55,3 +55,8 @@ export function messageOf(row: EntryRow, runId: string | undefined): TranscriptM
   if (runId !== undefined) message.runId = runId;
   return message;
 }
+
+/** What has no value is left out. */
+export function withoutGaps<T extends object>(all: { [K in keyof T]: T[K] | undefined }): T {
+  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined)) as T;
+}

@@ -3,7 +3,8 @@ import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/cli
 import { onTestFinished } from 'vitest';
 import { WebSocket } from 'ws';
 import type { GatewayOptions } from '../../src/gateway.ts';
-import type { MethodName, Params, Results } from '../../src/protocol/method.ts';
+import type { MethodName, Params } from '../../src/protocol/method.ts';
+import type { Results } from '../../src/protocol/result.ts';
 import { HandClock } from '../clock.ts';
 import { Stage, type ConfigText, type ScriptText } from '../story/stage.ts';
 

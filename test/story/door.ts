@@ -8,7 +8,8 @@ import { WebSocket } from 'ws';
 import { z } from 'zod';
 import type { GatewayOptions } from '../../src/gateway.ts';
 import type { ErrorShape } from '../../src/protocol/frame.ts';
-import type { MethodName, Params, Results } from '../../src/protocol/method.ts';
+import type { MethodName, Params } from '../../src/protocol/method.ts';
+import type { Results } from '../../src/protocol/result.ts';
 import type { StageClock } from '../clock.ts';
 import { forTest, Stage, type ConfigText, type ScriptText } from './stage.ts';
 

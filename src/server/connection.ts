@@ -1,0 +1,424 @@
+// One websocket: handshake → requests and events of protocol version 4. Nothing is served before the client has said who it is.
+import type { IncomingMessage } from 'node:http';
+import type { Duplex } from 'node:stream';
+import { WebSocket } from 'ws';
+import { InterlaneError } from '../errors.ts';
+import {
+  bufferLimit,
+  ConnectParams,
+  eventNames,
+  frameLimits,
+  protocolVersion,
+  RequestFrame,
+  tickIntervalMs,
+  type ErrorShape,
+  type EventName,
+  type HelloOk,
+  type ResponseFrame,
+} from '../protocol/frame.ts';
+import { methods as methodTable } from '../protocol/method.ts';
+import { levelRank } from '../store/views.ts';
+import { cookieOf } from './access.ts';
+import { allows, type Auth, type Caller } from './auth.ts';
+import type { Events, Followed, LiveRuns } from './events.ts';
+import { errorShape } from './failure.ts';
+import { invalidParams, type Methods } from './methods.ts';
+import type { Subscriptions } from './methods/desk.ts';
+
+export interface ConnectionParts {
+  auth: Auth;
+  methods: Methods;
+  events: Events;
+  live: LiveRuns;
+  now(): number;
+  newId(): string;
+  after(ms: number, work: () => void): () => void;
+  hello(): Pick<HelloOk, 'server'> & { snapshot: Pick<HelloOk['snapshot'], 'uptimeMs' | 'sessionDefaults'> };
+  /** What failed inside, for the operator; never for the client. */
+  report(what: string, error: unknown): void;
+}
+
+const handshakeMs = 15_000;
+const slowReaderMs = 30_000;
+/** Bytes of frames that wait for the end of the turn, to leave together. */
+const togetherBytes = 64 * 1024;
+const mostRequests = 256;
+/** Close codes: a policy refusal, too much, the service restarts. */
+export const closing = { refused: 1008, protocol: 1002, restart: 1012 } as const;
+
+export class Connection {
+  caller: Caller | undefined;
+  private readonly ws: WebSocket;
+  /** Below the websocket. */
+  private readonly socket: Duplex;
+  private readonly request: IncomingMessage;
+  private readonly parts: ConnectionParts;
+  private readonly told: { known(): void; gone(): void };
+  private readonly controller = new AbortController();
+  private readonly followed: Followed = new Map();
+  private subscribing: Subscriptions | undefined;
+  private unfollowAll: (() => void) | undefined;
+  private undoWatch = () => {};
+  private cancelHandshake = () => {};
+  private cancelExpiry = () => {};
+  private seq = 0;
+  private open = 0;
+  private stranger = true;
+  private connecting = false;
+  private alive = true;
+  private closing = false;
+  /** Requests under way that may end a token. */
+  private endings = 0;
+  private drained: { promise: Promise<void>; resolve: () => void; cancel: () => void } | undefined;
+  private scoped = false;
+  private tools = false;
+  private gathering = false;
+
+  constructor(ws: WebSocket, socket: Duplex, request: IncomingMessage, parts: ConnectionParts, told: { known(): void; gone(): void }) {
+    this.ws = ws;
+    this.socket = socket;
+    this.request = request;
+    this.parts = parts;
+    this.told = told;
+  }
+
+  start(): void {
+    const { ws, parts } = this;
+    ws.on('message', (data: Buffer) => this.heard(data));
+    ws.on('pong', () => (this.alive = true));
+    ws.on('close', () => this.gone());
+    // A frame that breaks the protocol closes the socket; `ws` has sent the code already.
+    ws.on('error', () => {});
+    this.cancelHandshake = parts.after(handshakeMs, () => this.close(closing.refused, 'no connect request in time'));
+    void this.event('connect.challenge', JSON.stringify({ nonce: parts.newId(), ts: parts.now() }));
+  }
+
+  /** Text of an event's payload. The promise is there when the reader is slow, and resolves when it has caught up. */
+  event(name: EventName, payload: string): Promise<void> | void {
+    const { ws } = this;
+    if (ws.readyState !== WebSocket.OPEN) return;
+    const seq = this.caller ? `,"seq":${++this.seq}` : '';
+    return this.send(`{"type":"event","event":"${name}"${seq},"payload":${payload}}`);
+  }
+
+  /** For those who have said who they are. */
+  news(name: EventName, payload: string): Promise<void> | void {
+    if (this.caller) return this.event(name, payload);
+  }
+
+  tick(payload: string): void {
+    if (!this.caller) return;
+    if (!this.alive) return this.terminate();
+    this.alive = false;
+    this.ws.ping();
+    void this.event('tick', payload);
+  }
+
+  /** From here on nothing is heard, served or followed, however long the other side takes to close. */
+  close(code: number, reason: string): void {
+    this.closing = true;
+    this.ws.close(code, closeReason(reason));
+    this.letGo();
+  }
+
+  /** Nothing more is served. Who has just ended its own token still gets the answer: it may hold the new secret. */
+  tokenEnded(): void {
+    this.closing = true;
+    if (this.endings === 0) this.close(closing.refused, tokenEnded);
+  }
+
+  terminate(): void {
+    this.ws.terminate();
+  }
+
+  /** A call of the system costs more than a frame: what a turn of the event loop has for this reader leaves at its end, in one. */
+  private send(text: string): Promise<void> | void {
+    if (!this.gathering) {
+      this.gathering = true;
+      this.socket.cork();
+      process.nextTick(this.letLeave);
+    }
+    this.ws.send(text, this.sent);
+    const waiting = this.ws.bufferedAmount;
+    if (waiting > togetherBytes) this.letLeave();
+    if (waiting > bufferLimit) return this.slow();
+  }
+
+  private readonly letLeave = () => {
+    if (!this.gathering) return;
+    this.gathering = false;
+    this.socket.uncork();
+  };
+
+  private readonly sent = () => {
+    if (!this.drained || this.ws.bufferedAmount > bufferLimit / 2) return;
+    this.drained.cancel();
+    this.drained.resolve();
+    this.drained = undefined;
+  };
+
+  /** What cannot be sent stays in the store; who does not read for long is let go and comes back with its cursor. */
+  private slow(): Promise<void> {
+    if (!this.drained) {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const cancel = this.parts.after(slowReaderMs, () => {
+        this.close(closing.refused, 'slow consumer: subscribe again with the last cursor');
+        this.terminate();
+      });
+      this.drained = { promise, resolve, cancel };
+    }
+    // Live events are not in the store, so there is a limit to what is kept of them.
+    if (this.ws.bufferedAmount > mostBuffered) this.terminate();
+    return this.drained.promise;
+  }
+
+  /** What was asked for on this connection ends with it. */
+  private letGo(): void {
+    this.controller.abort(new InterlaneError('UNAVAILABLE', 'connection is gone'));
+    this.cancelHandshake();
+    this.cancelExpiry();
+    this.undoWatch();
+    this.unfollowAll?.();
+    this.unfollowAll = undefined;
+    for (const { undo } of this.followed.values()) undo();
+    this.followed.clear();
+  }
+
+  private gone(): void {
+    this.letGo();
+    this.drained?.cancel();
+    this.drained?.resolve();
+    this.drained = undefined;
+    if (this.stranger) this.told.known();
+    this.stranger = false;
+    this.told.gone();
+  }
+
+  private heard(data: Buffer): void {
+    // `ws` hands over frames until the other side has closed too.
+    if (this.closing) return;
+    let frame: unknown;
+    try {
+      frame = JSON.parse(data.toString('utf8'));
+    } catch {
+      this.respond('invalid', {
+        ok: false,
+        error: { code: 'INVALID_REQUEST', message: 'frame is not JSON', details: { code: 'INVALID_REQUEST' } },
+      });
+      if (!this.caller) this.close(closing.refused, 'frame is not JSON');
+      return;
+    }
+    const read = RequestFrame.safeParse(frame);
+    if (!read.success) {
+      const { id } = (frame ?? {}) as { id?: unknown };
+      const named = typeof id === 'string' && id !== '' && id.length <= 256 ? id : 'invalid';
+      this.fail(named, invalidParams('invalid request frame', read.error));
+      if (!this.caller) this.close(closing.refused, 'invalid handshake');
+      return;
+    }
+    const { id, method, params } = read.data;
+    if (!this.caller) void this.connect(id, method, params);
+    else if (method === 'connect') this.fail(id, new InterlaneError('INVALID_REQUEST', 'connect was done already'));
+    else void this.serve(this.caller, id, method, params);
+  }
+
+  private async serve(caller: Caller, id: string, method: string, params: unknown): Promise<void> {
+    if (this.open >= mostRequests) {
+      this.fail(id, new InterlaneError('BUSY', `connection has ${mostRequests} requests under way; wait for some of them`));
+      return;
+    }
+    const ending = method === 'tokens.rotate' || method === 'tokens.revoke' ? 1 : 0;
+    this.open++;
+    this.endings += ending;
+    try {
+      const payload = await this.parts.methods.call(method, params, {
+        caller,
+        signal: this.controller.signal,
+        accepted: (early) => this.respond(id, { ok: true, payload: early }),
+        subscriptions: (this.subscribing ??= this.subscriptions(caller)),
+      });
+      // Who asks faster than it reads waits for its answers; they are not heaped up for it.
+      while (this.drained) await this.drained.promise;
+      this.respond(id, { ok: true, payload });
+    } catch (thrown) {
+      if (!this.controller.signal.aborted) this.fail(id, thrown, method);
+    } finally {
+      this.open--;
+      this.endings -= ending;
+      if (this.closing && ending === 1) this.close(closing.refused, tokenEnded);
+    }
+  }
+
+  // The handshake -----------------------------------------------------------------------------------------------------
+
+  private async connect(id: string, method: string, params: unknown): Promise<void> {
+    if (this.connecting) return;
+    this.connecting = true;
+    const refuse = (code: number, error: ErrorShape) => {
+      this.respond(id, { ok: false, error });
+      this.close(code, error.message);
+    };
+    const invalid = (message: string, details: ErrorShape['details']) => ({
+      code: 'INVALID_REQUEST',
+      message,
+      ...(details ? { details } : {}),
+    });
+    if (method !== 'connect')
+      return refuse(closing.refused, invalid('invalid handshake: first request must be connect', { code: 'HANDSHAKE_REQUIRED' }));
+    const read = ConnectParams.safeParse(params);
+    if (!read.success) {
+      const { message, details } = invalidParams('invalid connect params', read.error);
+      return refuse(closing.refused, invalid(message, { code: 'INVALID_REQUEST', ...details }));
+    }
+    const { minProtocol, maxProtocol, auth, caps } = read.data;
+    if (minProtocol > protocolVersion || maxProtocol < protocolVersion) {
+      return refuse(
+        closing.protocol,
+        invalid('protocol mismatch', {
+          code: 'PROTOCOL_MISMATCH',
+          clientMinProtocol: minProtocol,
+          clientMaxProtocol: maxProtocol,
+          expectedProtocol: protocolVersion,
+        }),
+      );
+    }
+    try {
+      const presented = auth?.token ?? auth?.password ?? cookieOf(this.request.headers.cookie);
+      const caller = await this.parts.auth.check(presented);
+      if (this.closing || this.ws.readyState !== WebSocket.OPEN) return;
+      // Nothing may come between this look and the welcome: who is welcome hears of the end of its token.
+      if (!caller || this.parts.auth.isOver(caller)) return refuse(closing.refused, this.refusal(presented));
+      this.welcome(id, caller, caps ?? []);
+    } catch (thrown) {
+      this.fail(id, thrown, 'connect');
+      this.close(1013, 'try again');
+    }
+  }
+
+  /** The client stops for good at the codes it knows; without one it would knock for ever. */
+  private refusal(presented: string | undefined): ErrorShape {
+    const recommendedNextStep = 'update_auth_credentials';
+    if (presented === undefined) {
+      const message = 'token is missing; give one in auth.token ("interlane token create" makes one)';
+      return {
+        code: 'INVALID_REQUEST',
+        message,
+        details: { code: 'AUTH_TOKEN_MISSING', authReason: 'token_missing', recommendedNextStep },
+      };
+    }
+    const tooMany = this.parts.auth.failed(this.request.socket.remoteAddress ?? '') === 'too many';
+    const details = tooMany
+      ? { code: 'AUTH_RATE_LIMITED', authReason: 'rate_limited', recommendedNextStep: 'wait_then_retry' }
+      : { code: 'AUTH_TOKEN_MISMATCH', authReason: 'token_mismatch', canRetryWithDeviceToken: false, recommendedNextStep };
+    const message = tooMany ? 'too many wrong tokens from this address; wait a minute' : 'token is wrong, ended or expired';
+    return { code: 'INVALID_REQUEST', message, details };
+  }
+
+  private welcome(id: string, caller: Caller, caps: string[]): void {
+    const { parts, ws } = this;
+    this.cancelHandshake();
+    this.caller = caller;
+    this.stranger = false;
+    this.told.known();
+    this.scoped = caps.includes('session-scoped-events');
+    this.tools = caps.includes('tool-events');
+    allowLargeFrames(ws);
+    this.watchExpiry(caller.expiresAt);
+    const { server, snapshot } = parts.hello();
+    const usable = Object.entries(methodTable).filter(([, { scope }]) => scope === 'session' || allows(caller, scope));
+    const hello: HelloOk = {
+      type: 'hello-ok',
+      protocol: protocolVersion,
+      server,
+      features: { methods: usable.map(([name]) => name), events: [...eventNames] },
+      snapshot: { presence: [], health: { ok: true }, stateVersion: { presence: 0, health: 0 }, authMode: 'token', ...snapshot },
+      auth: { role: caller.kind, scopes: [...caller.scopes] },
+      policy: { maxPayload: frameLimits.after, maxBufferedBytes: bufferLimit, tickIntervalMs },
+    };
+    this.respond(id, { ok: true, payload: hello });
+    if (!allows(caller, 'operator.read')) return;
+    this.undoWatch = parts.live.watch({
+      watches: (key, level) =>
+        levelRank(level) <= levelRank(caller.level) && (!this.scoped || this.unfollowAll !== undefined || this.followed.has(key)),
+      tools: this.tools,
+      send: (event, payload) => this.event(event, payload),
+    });
+  }
+
+  /** A timer may go off early: what is far away is looked at again. */
+  private watchExpiry(at: number | undefined): void {
+    if (at === undefined) return;
+    this.cancelExpiry = this.parts.after(at - this.parts.now(), () => {
+      if (this.parts.now() < at) this.watchExpiry(at);
+      else this.close(closing.refused, 'token expired');
+    });
+  }
+
+  // Subscriptions -----------------------------------------------------------------------------------------------------
+
+  private subscriptions(caller: Caller): Subscriptions {
+    const { events } = this.parts;
+    const send = (event: EventName, payload: string) => this.event(event, payload);
+    const over = (error: unknown) => {
+      this.parts.report('subscription', error);
+      this.close(1011, 'subscription failed: subscribe again with the last cursor');
+    };
+    // Whoever asked may be gone by the time the answer is known.
+    const there = () => this.controller.signal.throwIfAborted();
+    return {
+      all: (from) => {
+        there();
+        this.unfollowAll?.();
+        this.unfollowAll = events.followAll(caller.level, this.followed, send, from, over);
+      },
+      noMore: () => {
+        this.unfollowAll?.();
+        this.unfollowAll = undefined;
+      },
+      key: (key, from) => {
+        there();
+        if (!this.followed.has(key) && this.followed.size >= mostFollowed)
+          throw new InterlaneError(
+            'INVALID_REQUEST',
+            `connection follows ${mostFollowed} sessions already; use sessions.subscribe for all of them`,
+          );
+        this.followed.get(key)?.undo();
+        this.followed.set(key, { from, undo: events.followKey(caller.level, key, send, from, over) });
+      },
+      noMoreOf: (key) => {
+        this.followed.get(key)?.undo();
+        this.followed.delete(key);
+      },
+    };
+  }
+
+  private fail(id: string, thrown: unknown, method?: string): void {
+    if (method !== undefined && !(thrown instanceof InterlaneError)) this.parts.report(method, thrown);
+    this.respond(id, { ok: false, error: errorShape(thrown) });
+  }
+
+  private respond(id: string, answer: { ok: true; payload: unknown } | { ok: false; error: ErrorShape }): void {
+    if (this.ws.readyState !== WebSocket.OPEN) return;
+    const frame: ResponseFrame = { type: 'res', id, ...answer };
+    void this.send(JSON.stringify(frame));
+  }
+}
+
+const mostFollowed = 1_000;
+/** The largest answer, and live events beside it. */
+const mostBuffered = frameLimits.after + 4 * bufferLimit;
+const tokenEnded = 'token ended';
+
+/** A close frame has room for so many bytes; what does not fit is left out. */
+function closeReason(text: string): string {
+  let reason = text.slice(0, 120);
+  while (Buffer.byteLength(reason) > 120) reason = reason.slice(0, -1);
+  return reason;
+}
+
+/** `ws` has one limit for the life of a socket, and ours rises when the client has said who it is. A test holds this to its word. */
+function allowLargeFrames(ws: WebSocket): void {
+  const { _receiver: receiver } = ws as unknown as { _receiver?: { _maxPayload: number } };
+  // oxlint-disable-next-line no-underscore-dangle
+  if (receiver) receiver._maxPayload = frameLimits.after;
+}

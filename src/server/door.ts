@@ -1,0 +1,192 @@
+// The door for clients, wired by hand: who may, what they may, websocket, HTTP and MCP on one port.
+import type { Sessions } from '../session/sessions.ts';
+import type { Shown } from '../session/overview.ts';
+import type { Config } from '../config/schema.ts';
+import type { Clock, Engine } from '../engine/engine.ts';
+import { InterlaneError } from '../errors.ts';
+import { type Bus } from '../events/bus.ts';
+import type { FeedEvent } from '../protocol/event.ts';
+import { keyContext } from '../rules/agents.ts';
+import { type Routes } from '../rules/route.ts';
+import { formatSessionKey, mainKey } from '../rules/session-key.ts';
+import { isLoopback } from './access.ts';
+import { Auth } from './auth.ts';
+import { writeCliFile } from './cli-file.ts';
+import { Events, type EventsParts, type LiveRuns } from './events.ts';
+import { createHistory } from './history.ts';
+import { createHttp } from './http.ts';
+import { createMcpDoor, mcpPath, type McpParts } from './mcp.ts';
+import { createMethods } from './methods.ts';
+import type { Metrics } from './metrics.ts';
+import { createRoutes } from './routes.ts';
+import { startServer } from './server.ts';
+import { Streams } from './sse.ts';
+import { Sockets } from './ws.ts';
+import type { Store } from '../store/contract.ts';
+import type { SessionRow } from '../store/rows.ts';
+import type { Tool } from '../tools/define.ts';
+import { type Invoker } from '../tools/invoke.ts';
+
+export interface Listen {
+  /** Instead of what the config says. */
+  host?: string | undefined;
+  port?: number | undefined;
+  /** A secret to accept as an admin's, for containers and tests. */
+  token?: string | undefined;
+  version: string;
+}
+
+export interface Door {
+  url: string;
+  port: number;
+  /** The admin's secret, at the very first start; it is shown now or never. */
+  adminToken: string | undefined;
+  signInUrl: string;
+}
+
+export interface DoorParts {
+  stateDir: string;
+  clock: Clock;
+  store: Store<FeedEvent>;
+  bus: Bus;
+  engine: Engine;
+  sessions: Sessions;
+  invoker: Invoker;
+  tools: readonly Tool[];
+  shown: Omit<Shown, 'world'>;
+  events: EventsParts;
+  live: LiveRuns;
+  metrics: Metrics;
+  channels: ReadonlySet<string>;
+  newId(): string;
+  /** Unguessable text of so many bytes, in characters of a URL. */
+  secret(bytes: number): string;
+  /** What the config says now. */
+  config(): Config;
+  routes(): Routes;
+  /** The model of the default agent. */
+  model(): string;
+  warnings(): string[];
+  stopping(): boolean;
+  isGuest(session: SessionRow): boolean;
+  extendMcp: McpParts['extend'];
+  report(what: string, error: unknown): void;
+}
+
+export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door & { close(): Promise<void> }> {
+  const { stateDir, clock, store, bus, engine, sessions, invoker, tools, shown, live, metrics, newId, report, isGuest } = parts;
+  const world = () => engine.world;
+  const config = parts.config();
+  const { host = config.gateway.host, port = config.gateway.port } = listen;
+  const auth = new Auth({ store, now: () => clock.now(), secret: parts.secret });
+  if (!isLoopback(host) && !listen.token && !(await auth.hasOperator()))
+    throw new InterlaneError(
+      'PORT_UNUSABLE',
+      `address ${host} is open to others, and there is no token yet; set INTERLANE_TOKEN, or start once on this machine only to get one`,
+    );
+  if (listen.token) auth.accept('environment', listen.token);
+  const events = new Events(parts.events);
+  const began = clock.elapsed();
+  const bootId = newId();
+  let url = '';
+  const signInUrl = (code: string) => `${url}/signin?code=${code}`;
+  const uptimeMs = () => Math.round(clock.elapsed() - began);
+  const methods = createMethods({
+    store,
+    engine,
+    sessions,
+    invoker,
+    shown,
+    auth,
+    now: () => clock.now(),
+    elapsed: () => clock.elapsed(),
+    newId,
+    routes: parts.routes,
+    channels: parts.channels,
+    position: () => events.position(),
+    signInUrl,
+    mcpUrl: () => `${url}${mcpPath}`,
+    facts: () => ({
+      version: listen.version,
+      uptimeMs: uptimeMs(),
+      pid: process.pid,
+      connections: sockets.size,
+      store: { kind: 'sqlite', durability: config.store.durability, path: stateDir },
+      model: parts.model(),
+      warnings: parts.warnings(),
+    }),
+  });
+  const sockets = new Sockets({
+    well: () => metrics.storeWell && !parts.stopping(),
+    auth,
+    methods,
+    events,
+    live,
+    now: () => clock.now(),
+    newId,
+    after: (ms, work) => clock.after(ms, work),
+    hello: () => ({
+      server: { version: listen.version, connId: newId(), bootId },
+      snapshot: {
+        uptimeMs: uptimeMs(),
+        sessionDefaults: {
+          defaultAgentId: world().agents.defaultId,
+          mainKey: world().agents.mainKey,
+          mainSessionKey: formatSessionKey(mainKey(keyContext(world().agents, world().agents.defaultId))),
+          scope: parts.config().session.scope,
+        },
+      },
+    }),
+    report,
+  });
+  const streams = new Streams({ auth, now: () => clock.now(), after: (ms, work) => clock.after(ms, work) });
+  metrics.watch({ store, lag: () => bus.lag(), connections: () => ({ ws: sockets.size, sse: streams.size }) });
+  const history = createHistory({ store, bus, world, report });
+  const handlers = createRoutes({ methods, history, streams, metrics, tools, invoker, version: listen.version, newId });
+  const http = createHttp({ auth, handlers, report, ready: () => !parts.stopping() });
+  const mcp = createMcpDoor({
+    store,
+    auth,
+    version: listen.version,
+    newId,
+    after: (ms, work) => clock.after(ms, work),
+    world,
+    invoker,
+    isGuest,
+    report,
+    extend: parts.extendMcp,
+  });
+  const server = await startServer({
+    host,
+    port,
+    names: new Set(config.gateway.names.map((name) => name.toLowerCase())),
+    fetch: (request, remote) => (new URL(request.url).pathname === mcpPath ? mcp : http).fetch(request, remote),
+    sockets,
+    after: (ms, work) => clock.after(ms, work),
+  }).catch((thrown: unknown) => {
+    sockets.close('there is no port'); // its timers would keep the process alive
+    throw thrown;
+  });
+  ({ url } = server);
+  // Made only now: a start that fails at the port must not use up the one time that the secret is shown.
+  const adminToken = await auth.start();
+  live.start();
+  // This machine's own user needs no setup: the address and a secret that lives as long as this process.
+  const secret = parts.secret(32);
+  auth.accept('cli', secret);
+  const forget = writeCliFile(stateDir, { url, token: secret, pid: process.pid });
+  return {
+    url,
+    port: server.port,
+    adminToken,
+    signInUrl: signInUrl(auth.signInCode().code),
+    async close() {
+      forget();
+      live.close();
+      streams.close();
+      http.close();
+      await mcp.close();
+      await server.close('the gateway is stopping');
+    },
+  };
+}

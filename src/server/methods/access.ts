@@ -1,0 +1,58 @@
+// Handlers of tokens and guests: who may come in.
+import { settingsOf } from '../../engine/policy.ts';
+import { InterlaneError } from '../../errors.ts';
+import { guestSentence } from '../../mcp/words.ts';
+import { agentId as agentIdOf } from '../../protocol/ids.ts';
+import { requireLevel } from '../auth.ts';
+import { type Desk, type Handlers } from './desk.ts';
+
+export function accessMethods(
+  desk: Desk,
+): Handlers<'guests.join' | 'tokens.list' | 'tokens.create' | 'tokens.signIn' | 'tokens.rotate' | 'tokens.revoke'> {
+  const { parts, world, asker, need } = desk;
+  const { sessions, auth } = desk.parts;
+  return {
+    'guests.join': async ({ name, agentId, see, rotate }, call) => {
+      const agent = agentId === undefined ? world().agents.defaultId : agentIdOf(agentId);
+      const tokenName = `guest:${agent}:${name}`;
+      const joined = (await auth.list()).some((token) => token.name === tokenName);
+      if (joined && !rotate)
+        throw new InterlaneError(
+          'TOKEN_EXISTS',
+          `guest "${name}" of agent "${agent}" has joined already; choose another name, or rotate to give it a new token and end the old one`,
+        );
+      // Without a word from the operator a guest sees least; one that gets a new token keeps what it had.
+      const { session, created } = await sessions.join(asker(call), { name, agentId, see: see ?? (joined ? undefined : 'tree') });
+      const wish = { name: tokenName, kind: 'session' as const, scopes: [], level: 'PUBLIC' as const, sessionKey: session.key };
+      const { token } = joined ? await auth.rotate(tokenName, call.caller.level) : await auth.create(wish);
+      return {
+        key: session.key,
+        sessionId: session.id,
+        created,
+        see: settingsOf(session).see ?? world().visibility,
+        token,
+        tokenName,
+        url: parts.mcpUrl(),
+        sentence: guestSentence(session.key),
+      };
+    },
+
+    'tokens.list': async () => ({ tokens: await auth.list() }),
+    'tokens.create': async ({ name, scopes, level, sessionKey }, call) => {
+      if (sessionKey === undefined) {
+        requireLevel(call.caller.level, level ?? call.caller.level, `token "${name}"`);
+        return auth.create({ name, kind: 'operator', scopes: scopes ?? ['operator.read'], level: level ?? call.caller.level });
+      }
+      if (scopes || level)
+        throw new InterlaneError('INVALID_REQUEST', 'token bound to a session has no scopes or level of its own; leave them out');
+      const row = await need(call, { session: sessionKey });
+      return auth.create({ name, kind: 'session', scopes: [], level: 'PUBLIC', sessionKey: row.key });
+    },
+    'tokens.signIn': async (_, { caller }) => {
+      const { code, expiresAt } = auth.signInCode(caller.level);
+      return { url: parts.signInUrl(code), expiresAt };
+    },
+    'tokens.rotate': ({ name }, { caller }) => auth.rotate(name, caller.level),
+    'tokens.revoke': async ({ name }, { caller }) => ({ revoked: await auth.revoke(name, caller.level), name }),
+  };
+}

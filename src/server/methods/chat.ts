@@ -1,0 +1,157 @@
+// Handlers of `chat.*`, `agent`, `send` and runs: messages in, history out, ends waited for.
+import { InterlaneError } from '../../errors.ts';
+import { type WaitAnswer } from '../../protocol/result.ts';
+import { isTerminal, type RunView } from '../../protocol/run.ts';
+import { historyAfter, historyPage, wireMessage } from '../../session/transcript.ts';
+import { runsPage } from '../../session/runs.ts';
+import { readCursor, writeCursor } from '../../tools/page.ts';
+import { type Desk, type Handlers, sameLife } from './desk.ts';
+
+const defaultWaitMs = 30_000;
+/** As long as a connection lives. */
+const noLimitMs = 2 ** 31 - 1;
+
+export function chatMethods(
+  desk: Desk,
+): Handlers<'chat.history' | 'chat.send' | 'chat.abort' | 'chat.inject' | 'agent' | 'agent.wait' | 'send' | 'runs.list'> {
+  const { parts, asker, need, describe, started, knowable, waited, abort, view } = desk;
+  const { store, sessions } = desk.parts;
+  return {
+    'chat.history': async ({ sessionKey, agentId, sessionId, limit = 200, offset, cursor, maxChars }, call) => {
+      const row = await need(call, { session: sessionKey, agentId });
+      sameLife(row, sessionId);
+      const sessionInfo = await describe(call, row);
+      const end = row.next_seq - 1;
+      if (cursor !== undefined) {
+        const [id, seq] = cursor.split('.');
+        const after = id === row.id.slice(0, 12) ? readCursor(seq) : undefined;
+        if (after === undefined || after > end) return { kind: 'reset' };
+        const { messages, more } = await store.read(historyAfter, { ...view(call), row, after, limit });
+        const last = messages.at(-1)?.seq ?? after;
+        return {
+          kind: 'delta',
+          messages: messages.map((message) => wireMessage(message, maxChars)),
+          hasMore: more,
+          deltaCursor: `${row.id.slice(0, 12)}.${writeCursor(last)}`,
+          sessionInfo,
+        };
+      }
+      const before = offset === undefined ? undefined : Math.max(0, row.next_seq - offset);
+      const { messages, next } = await store.read(historyPage, { ...view(call), row, wish: { limit, before, includeTools: true } });
+      return {
+        sessionKey: row.key,
+        sessionId: row.id,
+        messages: messages.map((message) => wireMessage(message, maxChars)),
+        hasMore: next !== undefined,
+        ...(offset === undefined ? {} : { offset }),
+        ...(next === undefined ? {} : { nextOffset: row.next_seq - next }),
+        totalMessages: end,
+        deltaCursor: `${row.id.slice(0, 12)}.${writeCursor(offset === undefined ? (messages.at(-1)?.seq ?? end) : end)}`,
+        sessionInfo,
+      };
+    },
+    'chat.send': async ({ sessionKey, agentId, sessionId, message, queueMode, deliver, timeoutMs, idempotencyKey }, call) => {
+      const row = await need(call, { session: sessionKey, agentId });
+      sameLife(row, sessionId);
+      const spoken = {
+        sessionKey: row.key,
+        text: message,
+        method: 'chat.send',
+        idempotencyKey,
+        mode: queueMode,
+        deliver,
+        budgetMs: timeoutMs,
+      };
+      return started(await sessions.say(asker(call), spoken));
+    },
+    'chat.abort': async ({ sessionKey, agentId, runId }, call) => {
+      const row = await need(call, { session: sessionKey, agentId });
+      const stopped = await abort(call, row.key, runId);
+      return { ok: true, aborted: stopped !== null, runIds: stopped === null ? [] : [stopped] };
+    },
+    'chat.inject': async ({ sessionKey, agentId, message, label, idempotencyKey }, call) => {
+      const row = await need(call, { session: sessionKey, agentId });
+      const text = label === undefined ? message : `[${label}]\n\n${message}`;
+      const { id, seq } = await sessions.inject(asker(call), row.key, text, idempotencyKey);
+      return { ok: true, messageId: id, messageSeq: seq };
+    },
+
+    agent: async ({ message, agentId, sessionKey, sessionId, deliver, timeout, idempotencyKey }, call) => {
+      const row = await need(call, { session: sessionKey ?? sessionId ?? 'main', agentId });
+      sameLife(row, sessionId);
+      const spoken = {
+        sessionKey: row.key,
+        text: message,
+        method: 'agent',
+        idempotencyKey,
+        deliver,
+        // A run whose answer goes nowhere sends nothing that a send policy could refuse.
+        sends: deliver ?? false,
+        budgetMs: timeout === undefined ? undefined : timeout * 1000,
+      };
+      const { runId } = await sessions.say(asker(call), spoken);
+      const common = { runId, sessionKey: row.key, agentId: row.agent };
+      const acceptedAt = parts.now();
+      // Who takes only the first answer is done here; who waits for the final one gets it under the same id.
+      if (!call.accepted) return { ...common, status: 'accepted', acceptedAt };
+      call.accepted({ ...common, status: 'accepted', acceptedAt });
+      const ended = await waited(call, runId, noLimitMs);
+      const answer = waitAnswer(ended);
+      return {
+        ...common,
+        status: answer.status,
+        summary: ended.state === 'ok' ? 'completed' : (ended.error ?? ended.state),
+        ...(answer.error === undefined ? {} : { error: answer.error }),
+        ...(answer.errorCode === undefined ? {} : { errorCode: answer.errorCode }),
+        result: {
+          payloads: ended.reply ? [{ text: ended.reply, mediaUrl: null }] : [],
+          meta: { durationMs: (ended.endedAt ?? parts.now()) - ended.queuedAt },
+        },
+      };
+    },
+    'agent.wait': async ({ runId, timeoutMs = defaultWaitMs }, call) => {
+      await knowable(call, runId);
+      return waitAnswer(await waited(call, runId, timeoutMs));
+    },
+    send: async ({ to, message, channel, accountId, threadId, sessionKey, agentId, idempotencyKey }, call) => {
+      const row = await need(call, { session: sessionKey ?? 'main', agentId });
+      const name = channel ?? [...parts.channels][0];
+      if (name === undefined || !parts.channels.has(name)) {
+        const known = parts.channels.size > 0 ? `there are: ${[...parts.channels].join(', ')}` : 'none is';
+        throw new InterlaneError('CHANNEL_NOT_CONFIGURED', `channel ${JSON.stringify(name ?? '')} is not configured; ${known}`);
+      }
+      const context = {
+        channel: name,
+        to,
+        ...(accountId === undefined ? {} : { accountId }),
+        ...(threadId === undefined ? {} : { threadId }),
+      };
+      const deliveryIds = await sessions.sendOut(asker(call), row.key, context, message, idempotencyKey);
+      return { ok: true, status: 'queued', deliveryIds, channel: name, to };
+    },
+
+    'runs.list': async ({ key, agentId, states, limit = 100, cursor }, call) => {
+      const row = key === undefined ? undefined : await need(call, { session: key, agentId });
+      const wish = { sessionPk: row?.pk, states, before: readCursor(cursor), limit };
+      const { runs, next } = await store.read(runsPage, { ...view(call), wish });
+      return { runs, ...(next === undefined ? {} : { nextCursor: writeCursor(next) }) };
+    },
+  };
+}
+
+function waitAnswer(run: RunView): WaitAnswer {
+  const { runId, state, sessionKey, startedAt, endedAt, error, errorCode, reply, model, usage } = run;
+  return {
+    runId,
+    status: !isTerminal(state) ? 'timeout' : state === 'ok' ? 'ok' : 'error',
+    state,
+    sessionKey,
+    ...(startedAt === undefined ? {} : { startedAt }),
+    ...(endedAt === undefined ? {} : { endedAt }),
+    ...(error === undefined ? {} : { error }),
+    ...(errorCode === undefined ? {} : { errorCode }),
+    ...(model === undefined ? {} : { model }),
+    ...(usage === undefined ? {} : { usage }),
+    ...(reply === undefined ? {} : { terminalReply: { text: reply } }),
+  };
+}

@@ -1,0 +1,115 @@
+// What the handlers of all methods share: the caller's view, sessions by name, runs that may be known.
+import type { Engine } from '../../engine/engine.ts';
+import { InterlaneError } from '../../errors.ts';
+import type { FeedEvent } from '../../protocol/event.ts';
+import { type MethodName, type ReadParams } from '../../protocol/method.ts';
+import { type Results } from '../../protocol/result.ts';
+import { isTerminal } from '../../protocol/run.ts';
+import { keyContext } from '../../rules/agents.ts';
+import type { Routes } from '../../rules/route.ts';
+import { formatSessionKey, mainKey } from '../../rules/session-key.ts';
+import { describeSession, findSession, requireSession, type Named, type Shown } from '../../session/overview.ts';
+import { activeRun, knownRun } from '../../session/runs.ts';
+import type { Asker, Sessions } from '../../session/sessions.ts';
+import type { Store } from '../../store/contract.ts';
+import type { SessionRow } from '../../store/rows.ts';
+import type { Invoker } from '../../tools/invoke.ts';
+import { type Auth, type Caller } from '../auth.ts';
+
+/** What a connection lends to the methods that subscribe. */
+export interface Subscriptions {
+  all(from: number): void;
+  noMore(): void;
+  key(key: string, from: number): void;
+  noMoreOf(key: string): void;
+}
+
+/** One call: who, until when, and how to say that it was accepted before it is done. */
+export interface Call {
+  caller: Caller;
+  signal: AbortSignal;
+  accepted?(payload: unknown): void;
+  subscriptions?: Subscriptions;
+}
+
+export interface MethodsParts {
+  store: Store<FeedEvent>;
+  engine: Engine;
+  sessions: Sessions;
+  invoker: Invoker;
+  shown: Omit<Shown, 'world'>;
+  auth: Auth;
+  now(): number;
+  elapsed(): number;
+  newId(): string;
+  routes(): Routes;
+  channels: ReadonlySet<string>;
+  position(): Promise<number>;
+  signInUrl(code: string): string;
+  mcpUrl(): string;
+  facts(): Pick<Results['status'], 'version' | 'uptimeMs' | 'pid' | 'connections' | 'store' | 'model' | 'warnings'>;
+}
+
+/** Handlers of some of the methods; together they are all of them. */
+export type Handlers<M extends MethodName> = { [N in M]: (params: ReadParams<N>, call: Call) => Promise<Results[N]> };
+
+/** What every handler works with: who asks, what they may see, and the few things that several methods do alike. */
+export type Desk = ReturnType<typeof createDesk>;
+
+export function createDesk(parts: MethodsParts) {
+  const { store, engine } = parts;
+  const world = () => engine.world;
+  const view = ({ caller }: Call) => ({ world: world(), level: caller.level, ...parts.shown });
+  const asker = ({ caller }: Call): Asker => ({ principal: `operator:${caller.name}`, level: caller.level });
+  const operator = ({ caller }: Call) => ({ level: caller.level, sends: false });
+  const find = (call: Call, named: Named) => store.read(findSession, { ...view(call), named });
+  const need = (call: Call, named: Named) => store.read(requireSession, { ...view(call), named });
+  const describe = (call: Call, row: SessionRow, preview = false) => store.read(describeSession, { ...view(call), row, preview });
+  const mainOf = (agent: string) => formatSessionKey(mainKey(keyContext(world().agents, agent)));
+
+  /** A run that was accepted just now has started; one found again by its key says how it stands. */
+  const started = async (accepted: { runId: string; sessionKey: string; repeated: boolean }) => {
+    const { runId, sessionKey, repeated } = accepted;
+    if (!repeated) return { runId, sessionKey, status: 'started' as const };
+    const { state } = await engine.wait(runId, 0);
+    return {
+      runId,
+      sessionKey,
+      status: !isTerminal(state) ? ('in_flight' as const) : state === 'ok' ? ('ok' as const) : ('error' as const),
+    };
+  };
+
+  /** A run above the caller's level is as good as missing, and so is one of another session than the one that was named. */
+  const knowable = async (call: Call, runId: string, key?: string) => {
+    if (await store.read(knownRun, { runId, level: call.caller.level, key })) return;
+    throw new InterlaneError('RUN_NOT_FOUND', `run ${JSON.stringify(runId.slice(0, 100))} does not exist`);
+  };
+
+  /** What a run says may have risen above the caller while it was waited for. */
+  const waited = async (call: Call, runId: string, timeoutMs: number) => {
+    const run = await engine.wait(runId, timeoutMs, call.signal);
+    await knowable(call, runId);
+    return run;
+  };
+
+  const abort = async (call: Call, key: string | undefined, runId: string | undefined) => {
+    if (key === undefined && runId === undefined) throw new InterlaneError('INVALID_REQUEST', 'what to stop is missing; give key or runId');
+    if (runId !== undefined) await knowable(call, runId, key);
+    const id = runId ?? (await store.read(activeRun, { key: key! }));
+    const stopped = id === undefined ? false : (await engine.abort(id, `stopped by ${call.caller.name}`, operator(call))).aborted;
+    return stopped ? id! : null;
+  };
+
+  const subscriptions = (call: Call): Subscriptions => {
+    if (call.subscriptions) return call.subscriptions;
+    throw new InterlaneError('INVALID_REQUEST', 'subscription needs a websocket; over HTTP use follow=1');
+  };
+
+  return { parts, world, view, asker, operator, find, need, describe, mainOf, started, knowable, waited, abort, subscriptions };
+}
+
+/** Who names the life of a session it means is told when that is over. */
+export function sameLife(row: SessionRow, sessionId: string | undefined): void {
+  if (sessionId !== undefined && sessionId !== row.id)
+    throw new InterlaneError('SESSION_CHANGED', `session ${JSON.stringify(row.key)} was reset meanwhile; look at it again`);
+}

@@ -1,0 +1,186 @@
+// Handlers of `sessions.*`: found, listed, opened, patched, closed, spoken into, followed.
+import { InterlaneError } from '../../errors.ts';
+import { type ReadParams } from '../../protocol/method.ts';
+import { type Results, type SessionsPage } from '../../protocol/result.ts';
+import { keyContext } from '../../rules/agents.ts';
+import { findByLabel, findByShortId, keyMeant, listPage } from '../../session/overview.ts';
+import { historyPage } from '../../session/transcript.ts';
+import type { SessionRow } from '../../store/rows.ts';
+import { readCursor, writeCursor } from '../../tools/page.ts';
+import { errorShape } from '../failure.ts';
+import { requireScope } from '../auth.ts';
+import { type Desk, type Handlers, type Call, sameLife } from './desk.ts';
+
+export function sessionMethods(
+  desk: Desk,
+): Handlers<
+  | 'sessions.list'
+  | 'sessions.describe'
+  | 'sessions.resolve'
+  | 'sessions.preview'
+  | 'sessions.create'
+  | 'sessions.patch'
+  | 'sessions.reset'
+  | 'sessions.delete'
+  | 'sessions.abort'
+  | 'sessions.send'
+  | 'sessions.subscribe'
+  | 'sessions.unsubscribe'
+  | 'sessions.messages.subscribe'
+  | 'sessions.messages.unsubscribe'
+> {
+  const { parts, world, asker, operator, find, need, describe, started, abort, subscriptions, view } = desk;
+  const { store, engine, sessions } = desk.parts;
+  const list = async (wish: ReadParams<'sessions.list'>, call: Call): Promise<SessionsPage> => {
+    const limit = Math.min(wish.limit ?? 100, 1000);
+    const offset = wish.offset ?? 0;
+    const {
+      sessions: rows,
+      next,
+      full,
+    } = await store.read(listPage, {
+      ...view(call),
+      wish: {
+        limit,
+        offset,
+        before: readCursor(wish.cursor),
+        activeSince: wish.activeMinutes === undefined ? undefined : parts.now() - wish.activeMinutes * 60_000,
+        agentId: wish.agentId,
+        spawnedBy: wish.spawnedBy,
+        label: wish.label,
+        search: wish.search,
+        kinds: wish.kinds,
+        archived: wish.archived ?? false,
+        preview: wish.includeLastMessage === true,
+      },
+    });
+    const { defaultId } = world().agents;
+    return {
+      ts: parts.now(),
+      count: rows.length,
+      limitApplied: limit,
+      hasMore: next !== undefined,
+      // A search that has read enough for one request goes on by cursor only.
+      nextOffset: full ? offset + rows.length : null,
+      ...(next === undefined ? {} : { nextCursor: writeCursor(next) }),
+      defaults: { defaultAgentId: defaultId, mainKey: keyContext(world().agents, defaultId).mainKey },
+      sessions: rows,
+    };
+  };
+
+  return {
+    'sessions.list': (wish, call) => list(wish, call),
+    'sessions.describe': async ({ key, agentId, includeLastMessage }, call) => {
+      const row = await find(call, { session: key, agentId });
+      return { session: row ? await describe(call, row, includeLastMessage) : null };
+    },
+    'sessions.resolve': async ({ key, sessionId, label, shortId, agentId, spawnedBy, allowMissing }, call) => {
+      const given = [key, sessionId, label, shortId].filter((one) => one !== undefined);
+      if (given.length !== 1)
+        throw new InterlaneError('INVALID_REQUEST', 'session reference needs exactly one of key, sessionId, label and shortId');
+      let rows: SessionRow[];
+      if (label !== undefined) rows = await store.read(findByLabel, { ...view(call), label, agentId });
+      else if (shortId !== undefined) rows = await store.read(findByShortId, { ...view(call), shortId });
+      else rows = [await find(call, { session: given[0]!, agentId })].filter((row) => row !== undefined);
+      if (spawnedBy !== undefined) {
+        const parent = await find(call, { session: spawnedBy });
+        rows = rows.filter((row) => row.parent_key !== null && row.parent_key === parent?.key);
+      }
+      if (rows.length === 1) return { ok: true, key: rows[0]!.key, agentId: rows[0]!.agent, sessionId: rows[0]!.id };
+      if (rows.length > 1) {
+        const candidates = rows.slice(0, 10).map((row) => ({ key: row.key, agentId: row.agent }));
+        if (allowMissing) return { ok: false, candidates };
+        throw new InterlaneError('SESSION_AMBIGUOUS', `session ${JSON.stringify(given[0])} is more than one; give agentId or the key`, {
+          details: { candidates },
+        });
+      }
+      if (allowMissing) return { ok: false };
+      if (key !== undefined) await need(call, { session: key, agentId });
+      throw new InterlaneError('SESSION_NOT_FOUND', `session ${JSON.stringify(given[0]!.slice(0, 200))} was not found; see sessions.list`);
+    },
+    'sessions.preview': async ({ keys, limit = 5, maxChars = 240 }, call) => {
+      const previews: Results['sessions.preview']['previews'] = [];
+      for (const session of keys) {
+        const row = await find(call, { session });
+        if (!row) {
+          previews.push({ key: session, status: 'missing', items: [] });
+          continue;
+        }
+        const { messages } = await store.read(historyPage, { ...view(call), row, wish: { limit, includeTools: false } });
+        const items = messages.map(({ role, content }) => {
+          const text = content.map((block) => (block.type === 'text' ? block.text : `[${block.name}]`)).join(' ');
+          return { role, text: text.length > maxChars ? `${text.slice(0, maxChars - 1)}…` : text };
+        });
+        previews.push({ key: row.key, status: 'ok', items });
+      }
+      return { ts: parts.now(), previews };
+    },
+    'sessions.create': async ({ key, agentId, message, idempotencyKey, ...patch }, call) => {
+      const { session, created } = await sessions.open(asker(call), { key, agentId, idempotencyKey, patch });
+      const entry = () => describe(call, session);
+      const common = { ok: true as const, key: session.key, sessionId: session.id, created };
+      if (message === undefined || message.trim() === '') return { ...common, runStarted: false, entry: await entry() };
+      const spoken = { sessionKey: session.key, text: message, method: 'sessions.create', idempotencyKey };
+      try {
+        const { runId } = await sessions.say(asker(call), spoken);
+        return { ...common, runStarted: true, runId, entry: await entry() };
+      } catch (thrown) {
+        // The session is there, whatever became of the message; both are told.
+        if (!(thrown instanceof InterlaneError)) throw thrown;
+        return { ...common, runStarted: false, runError: errorShape(thrown), entry: await entry() };
+      }
+    },
+    'sessions.patch': async ({ key, agentId, expectedSessionId, ...patch }, call) => {
+      if (patch.sendPolicy !== undefined) requireScope(call.caller, 'operator.admin', 'sendPolicy');
+      const row = await need(call, { session: key, agentId });
+      const { session, changed } = await sessions.patch(asker(call), row.key, patch, expectedSessionId);
+      return { ok: true, key: session.key, changed, entry: await describe(call, session) };
+    },
+    'sessions.reset': async ({ key, agentId }, call) => {
+      const row = await need(call, { session: key, agentId });
+      const { session } = await engine.reset(row.key, operator(call));
+      return { ok: true, key: session.key, entry: await describe(call, session) };
+    },
+    'sessions.delete': async ({ key, agentId, expectedSessionId, force }, call) => {
+      const row = await find(call, { session: key, agentId });
+      if (!row) return { ok: true, key: keyMeant(world(), { session: key, agentId }), deleted: false, archived: [] };
+      if (row.kind === 'main')
+        throw new InterlaneError('INVALID_REQUEST', `session ${row.key} is a main session and stays; sessions.reset empties it`);
+      sameLife(row, expectedSessionId);
+      await engine.closeSession(row.key, 'deleted', force ?? false, operator(call));
+      return { ok: true, key: row.key, deleted: true, archived: [] };
+    },
+    'sessions.abort': async ({ key, runId, agentId }, call) => {
+      const row = key === undefined ? undefined : await need(call, { session: key, agentId });
+      const abortedRunId = await abort(call, row?.key, runId);
+      return { ok: true, abortedRunId, status: abortedRunId === null ? 'no-active-run' : 'aborted' };
+    },
+    'sessions.send': async ({ key, agentId, message, timeoutMs, idempotencyKey }, call) => {
+      const row = await need(call, { session: key, agentId });
+      const spoken = { sessionKey: row.key, text: message, method: 'sessions.send', idempotencyKey, budgetMs: timeoutMs };
+      return started(await sessions.say(asker(call), spoken));
+    },
+    'sessions.subscribe': async (wish, call) => {
+      const { cursor, ...filter } = wish;
+      const from = readCursor(cursor) ?? (await parts.position());
+      subscriptions(call).all(from);
+      const listed = Object.keys(filter).length > 0 ? { list: await list(filter, call) } : {};
+      return { subscribed: true, cursor: writeCursor(from), ...listed };
+    },
+    'sessions.unsubscribe': async (_, call) => {
+      subscriptions(call).noMore();
+      return { subscribed: false };
+    },
+    'sessions.messages.subscribe': async ({ key, agentId, cursor }, call) => {
+      const meant = (await find(call, { session: key, agentId }))?.key ?? keyMeant(world(), { session: key, agentId });
+      const from = readCursor(cursor) ?? (await parts.position());
+      subscriptions(call).key(meant, from);
+      return { subscribed: true, key: meant, cursor: writeCursor(from) };
+    },
+    'sessions.messages.unsubscribe': async ({ key, agentId }, call) => {
+      const meant = (await find(call, { session: key, agentId }))?.key ?? keyMeant(world(), { session: key, agentId });
+      subscriptions(call).noMoreOf(meant);
+      return { subscribed: false, key: meant };
+    },
+  };
+}
