@@ -40,7 +40,9 @@ export class Answers {
   private readonly streams: boolean;
   private readonly live = new Map<string, Live>();
   /** Texts that were made but not shown, because something before them is still to come; their messages bring them. */
-  private readonly skipped: string[] = [];
+  private readonly skipped: { runId: string | undefined; text: string }[] = [];
+  /** Messages that were missed are on their way; nothing may be shown before them. */
+  private behind = false;
   private readonly calls = new Set<string>();
   /** Runs that are at work, as far as is heard. */
   readonly active = new Set<string>();
@@ -73,7 +75,7 @@ export class Answers {
     if (stream === 'lifecycle' && data['phase'] === 'start') this.active.add(runId);
     if (!this.streams) return;
     const run = this.runOf(runId);
-    if (stream === 'assistant') this.made(run, String(data['text']));
+    if (stream === 'assistant') this.made(runId, run, String(data['text']));
     else if (stream === 'tool' && data['phase'] === 'start' && this.mayShow(run))
       this.call(String(data['toolCallId']), String(data['name']), data['args']);
   }
@@ -86,8 +88,15 @@ export class Answers {
 
   /** The connection is gone: what is made until it is back is missed. */
   lost(): void {
+    this.behind = true;
     this.active.clear();
     for (const run of this.live.values()) this.missed(run);
+  }
+
+  /** What was missed is shown. */
+  current(): void {
+    this.behind = false;
+    for (const run of this.live.values()) this.showLive(run);
   }
 
   private question(message: WireMessage, runId: string | undefined): void {
@@ -102,7 +111,7 @@ export class Answers {
     if (text !== '') {
       if (run?.complete[0] === text) run.complete.shift();
       else {
-        if (this.skipped[0] === text) this.skipped.shift();
+        if (this.skipped[0]?.runId === runId && this.skipped[0]?.text === text) this.skipped.shift();
         const begun = run?.begun ?? '';
         if (begun !== '' && text.startsWith(begun)) this.paper.lines(`…${text.slice(begun.length)}`, 'answer');
         else this.paper.lines(text, 'answer');
@@ -114,9 +123,9 @@ export class Answers {
   }
 
   /** A step is whole. */
-  private made(run: Live, text: string): void {
-    if (run.deaf || !this.mayShow(run)) {
-      this.skipped.push(text);
+  private made(runId: string, run: Live, text: string): void {
+    if (run.deaf || run.text === '' || !this.mayShow(run)) {
+      this.skipped.push({ runId, text });
     } else {
       if (!text.startsWith(run.text)) {
         if (run.shown > 0) this.paper.end();
@@ -141,7 +150,7 @@ export class Answers {
   }
 
   private mayShow(run: Live): boolean {
-    return run.asked && this.skipped.length === 0 && run.begun === '';
+    return run.asked && !this.behind && this.skipped.length === 0 && run.begun === '';
   }
 
   private showLive(run: Live): void {

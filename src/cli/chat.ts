@@ -127,6 +127,7 @@ function asJson(terminal: Terminal): TalkView {
     changed: (event) => say('sessions.changed', event),
     connected: (cursor) => say('connected', { cursor }),
     lost: (error) => say('lost', { reason: reasonOf(error) }),
+    current() {},
     refused: ({ code, message }) => say('refused', { code, message }),
     ended: (run) => say('ended', run),
     answered: (command, answer) => say('command', { command, ...answer }),
@@ -154,6 +155,7 @@ function asText(paper: Paper, own: ReadonlySet<string>, streams: boolean): TalkV
       if (!gone) paper.lines(`${reasonOf(error)}; trying again`, 'note');
       gone = true;
     },
+    current: () => answers.current(),
     refused: (error) => paper.lines(error.message, 'note'),
     ended({ state, error, terminalReply }) {
       if (state === 'aborted') paper.lines('stopped', 'note');

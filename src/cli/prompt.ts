@@ -103,8 +103,9 @@ export class Prompt implements Paper {
     const { readline } = this;
     if (!readline) return void this.terminal.stdout.write(text);
     const above = `${this.erased(readline)}${text}${this.row === '' ? '' : `${this.row}\n`}`;
-    // Readline goes up to the first row of what is written before it draws.
-    this.terminal.stdout.write(above + '\n'.repeat(readline.getCursorPos().rows));
+    this.terminal.stdout.write(above);
+    // Readline counts the rows above its cursor, loses count in a paste, and has nothing to go up to now.
+    (readline as Interface & { prevRows: number }).prevRows = 0;
     readline.setPrompt(this.busy ? paint(this.terminal, 'gray', '… ') : paint(this.terminal, 'cyan', '› '));
     readline.prompt(true);
     this.drawn = { row: this.row !== '', prompt: true };
@@ -119,7 +120,7 @@ export class Prompt implements Paper {
 
 /** A message as it stands on the screen. */
 export function lineOf(terminal: Terminal, text: string, kind: Parameters<Paper['lines']>[1], from?: string): string {
-  const who = from === undefined ? '' : `${oneLine(from)} › `;
+  const who = from === undefined ? '' : `${oneLine(from)} › `.trimStart();
   if (kind === 'answer') return `${clean(text)}\n`;
   if (kind === 'said') return `${paint(terminal, 'cyan', who)}${clean(text)}\n`;
   const plain =

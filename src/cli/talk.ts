@@ -13,6 +13,8 @@ export interface TalkView {
   changed(event: SessionsChanged): void;
   connected(cursor: string): void;
   lost(error: unknown): void;
+  /** What was said while the connection was lost has been shown. */
+  current(): void;
   /** What was asked for was refused. */
   refused(error: InterlaneError): void;
   /** The end of a run of ours; all that was said in it was shown before. */
@@ -83,7 +85,13 @@ export class Talk {
     this.client = client;
     this.coming.resolve(client);
     this.parts.view.connected(cursor);
+    if (this.connections > 0) this.resume(client).catch((thrown: unknown) => this.parts.failed(thrown));
     return ++this.connections;
+  }
+
+  private async resume(client: Client): Promise<void> {
+    await this.orRefused(this.caughtUp());
+    if (client === this.client) this.parts.view.current();
   }
 
   lost(error: unknown): void {
