@@ -187,5 +187,7 @@ export class Answers {
 /** Who said a thing that was not said here. */
 export function sourceOf(message: WireMessage): string {
   const who = speaker(message);
-  return who === 'user' ? 'elsewhere' : who;
+  const kind = message.provenance?.kind;
+  if (who === 'user') return 'elsewhere';
+  return kind === undefined || kind === 'inter_session' || kind === who ? who : `${kind} ${who}`;
 }

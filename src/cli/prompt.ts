@@ -143,7 +143,7 @@ const clean = (text: string) => visible(text.replaceAll('\r\n', '\n').replaceAll
 const oneRow = (text: string) => text.replaceAll('\n', breakSign);
 
 /** Rows that fit, broken between words where that goes; the last one is still open. A character counts as wide as it can be. */
-export function wrapped(text: string, limit: number): string[] {
+function wrapped(text: string, limit: number): string[] {
   const rows: string[] = [];
   for (const line of text.split('\n')) {
     let row = '';

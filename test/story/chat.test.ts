@@ -78,7 +78,10 @@ async function wire(to: number, cutBefore: string) {
     });
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  onTestFinished(() => void (server.close(), sockets.forEach((socket) => socket.destroy())));
+  onTestFinished(() => {
+    server.close();
+    for (const socket of sockets) socket.destroy();
+  });
   return `http://127.0.0.1:${(server.address() as { port: number }).port}`;
 }
 
@@ -120,7 +123,7 @@ describe('chat in a pipe', () => {
     expect(of('session.message').map(({ message }) => (message as { role: string }).role)).toEqual(['user', 'assistant']);
     expect(
       of('chat')
-        .map(({ deltaText }) => deltaText ?? '')
+        .map(({ deltaText }) => (typeof deltaText === 'string' ? deltaText : ''))
         .join(''),
     ).toBe('one two three');
     expect(of('ended')).toMatchObject([{ status: 'ok', terminalReply: { text: 'one two three' } }]);
@@ -268,6 +271,7 @@ describe('chat on a terminal', () => {
     await person.shows(/^› ?$/m);
     person.press('/verb\t');
     await person.shows(/^› \/verbose$/m);
+    expect(person.screen).toBe('› /verbose');
   });
 
   it('stops an answer at Ctrl-C, and leaves at the next', async () => {
@@ -303,12 +307,13 @@ describe('chat on a terminal', () => {
     await started(['send', 'main', 'from another terminal'], { env }).finished;
     await person.shows(/elsewhere › from another terminal\nre: from another terminal\n› half a th$/);
     await started(['send', 'agent:bo:main', 'tell'], { env }).finished;
-    await person.shows(/from agent:bo:main › hi from bo\nre: hi from bo\n› half a th$/);
+    await person.shows(/from agent:bo:main › hi from bo\nre: hi from bo\n/);
+    await person.shows(/announce from agent:bo:main › Announce the result\.\nre: Announce the result\.\n› half a th$/);
     person.press('ought\r');
     await person.shows(/re: half a thought\n› ?$/);
-    await stage.settled();
     await say(stage.gateway, 'by channel');
     await person.shows(/elsewhere › by channel\nre: by channel\n› ?$/);
+    expect(person.screen.match(/^re: /gm)).toHaveLength(5);
   });
 
   it('wraps what streams at words, and redraws a line of several rows below it', async () => {

@@ -84,7 +84,7 @@ export function started(argv: string[], { tty = false, input = '', keys = false,
 }
 
 /** As much of a terminal as the commands use: rows that wrap, a cursor that is moved, rows that are cleared. It is endlessly high. */
-export class Screen {
+class Screen {
   private readonly rows: string[][] = [[]];
   private readonly columns: number;
   private row = 0;
