@@ -46,18 +46,20 @@ export async function chat(terminal: Terminal, session: string, flags: ChatFlags
 
   /** On the first connection: what was said before, then the prompt; or the lines of the pipe to their end. */
   const begin = async () => {
-    const past = await talk.begin();
+    await talk.begin((past) => {
+      if (!prompt) return;
+      showPast(prompt, past, flags.history);
+      const history = past.filter(isOwnWord).map((message) => wordsOf(message, false));
+      prompt.open({ history: history.toReversed(), complete: completeCommand, line: submit, interrupt, closed: () => leave.abort() });
+      talk.onBusy = (busy) => prompt.working(busy);
+    });
     if (!prompt) {
       const input = createInterface({ input: terminal.stdin, crlfDelay: Number.POSITIVE_INFINITY });
       leave.signal.addEventListener('abort', () => input.close(), { once: true });
       for await (const line of input) submit(line);
       await talk.done();
-      return leave.abort();
+      leave.abort();
     }
-    showPast(prompt, past, flags.history);
-    const history = past.filter(isOwnWord).map((message) => wordsOf(message, false));
-    prompt.open({ history: history.toReversed(), complete: completeCommand, line: submit, interrupt, closed: () => leave.abort() });
-    talk.onBusy = (busy) => prompt.working(busy);
   };
 
   try {

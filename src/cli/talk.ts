@@ -43,6 +43,7 @@ interface TalkParts {
 const longestWaitMs = 86_400_000;
 /** What was said before: enough to fill a screen, and to look for in the history of lines. */
 const pastMessages = 200;
+const longestPast = 10_000;
 
 export class Talk {
   /** Told when an answer begins to be made, and when there is none any more. */
@@ -124,22 +125,21 @@ export class Talk {
   }
 
   private note(sessionId: string, seq: number): void {
-    this.seen.set(sessionId, seq);
+    this.seen.set(sessionId, Math.max(seq, this.seenOf(sessionId)));
     this.arrived.resolve();
     this.arrived = Promise.withResolvers();
   }
 
-  /** What was said before. What was said since the connection is there, and is not part of it, follows. */
-  async begin(): Promise<WireMessage[]> {
-    const messages = await this.past();
+  /** What was said before is shown; then what came since, and is not part of it. */
+  async begin(show: (past: WireMessage[]) => void): Promise<void> {
+    show(await this.past());
     const early = this.early ?? [];
     this.early = undefined;
-    queueMicrotask(() => early.forEach((event) => this.message(event)));
-    return messages;
+    for (const event of early) this.message(event);
   }
 
   private async past(): Promise<WireMessage[]> {
-    const page = await this.call('chat.history', { sessionKey: this.parts.key, limit: pastMessages });
+    const page = await this.call('chat.history', { sessionKey: this.parts.key, limit: pastMessages, maxChars: longestPast });
     if (!('sessionId' in page)) return [];
     this.note(page.sessionId, page.messages.at(-1)?.__openclaw.seq ?? 0);
     return page.messages;

@@ -346,7 +346,26 @@ describe('chat on a terminal', () => {
     expect(person.raw).not.toMatch(/\u0007|\u001b\[31m|\u202e/);
   });
 
-  it('says when the gateway is gone, sends what was written meanwhile when it is back, and shows it once', async () => {
+  it('goes on with another gateway on the same state, which answers what was written while there was none', async () => {
+    const { stage, sit, history } = await open();
+    const person = await sit([], 200);
+    person.press('hello\r');
+    await person.shows(/re: hello\n› ?$/);
+    await stage.close();
+    await person.shows('trying again)');
+    person.press('are you there?\r');
+    await person.shows(/^› are you there\?\n/m);
+    await forTest(new Stage(new RealClock(), stage.stateDir)).start({}, script, {
+      listen: { host: '127.0.0.1', port: 0, token, version: '1' },
+    });
+    await person.shows(/re: are you there\?\n› ?$/);
+    expect(person.screen).toMatch(
+      /^› hello\nre: hello\n\(.*trying again\)\n› are you there\?\n\(connected again\)\nre: are you there\?\n›$/,
+    );
+    expect(await history()).toEqual(['user: hello', 'assistant: re: hello', 'user: are you there?', 'assistant: re: are you there?', '']);
+  });
+
+  it('says when the connection is lost, sends what was written meanwhile when it is back, and shows it once', async () => {
     const { stage, env, history } = await open();
     const url = await wire(stage.gateway.server!.port, '"status":"started"');
     const person = started(['chat', '--url', url, '--token', token], { tty: true, keys: true, env, columns: 80 });
