@@ -3,7 +3,7 @@ import type { WireMessage } from '../protocol/result.ts';
 import { oneLine, paint, visible, type Terminal } from './terminal.ts';
 
 /** Who speaks: the role, or where a message came from. */
-function speaker({ role, provenance, toolName }: WireMessage): string {
+export function speaker({ role, provenance, toolName }: WireMessage): string {
   if (role === 'toolResult') return `result of ${toolName ?? 'a tool'}`;
   if (role === 'user' && provenance?.sourceSession !== undefined) return `from ${provenance.sourceSession}`;
   if (role === 'user' && provenance?.kind !== undefined && provenance.kind !== 'user') return provenance.kind;

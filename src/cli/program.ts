@@ -4,6 +4,7 @@ import type { Client } from '../client/client.ts';
 import type { LoadedConfig } from '../config/load.ts';
 import { findPaths, type PathFlags, type Paths } from '../config/paths.ts';
 import { errorTable, InterlaneError, reasonOf } from '../errors.ts';
+import type { ChatFlags } from './chat.ts';
 import type { DoctorFlags } from './doctor.ts';
 import type { JoinFlags } from './join.ts';
 import type { ReachFlags } from './reach.ts';
@@ -37,7 +38,7 @@ function program(terminal: Terminal, outcome: { status: number }): Command {
   root.commandsGroup('The gateway:');
   gatewayCommands(root, terminal, outcome);
   root.commandsGroup('Sessions, on a running gateway:');
-  sessionCommands(root, terminal);
+  sessionCommands(root, terminal, outcome);
   root.commandsGroup('Who may connect:');
   tokenCommands(root, terminal);
   guestCommands(root, terminal);
@@ -81,9 +82,19 @@ function gatewayCommands(root: Command, terminal: Terminal, outcome: { status: n
     .action(async () => (await import('./demo.ts')).demo(terminal));
 }
 
-function sessionCommands(root: Command, terminal: Terminal): void {
+function sessionCommands(root: Command, terminal: Terminal, outcome: { status: number }): void {
   const kinds = ['main', 'group', 'cron', 'hook', 'node', 'other'];
   const states = ['queued', 'running', 'waiting', 'ok', 'error', 'timeout', 'aborted'];
+
+  client(root, terminal, 'chat [session]', 'talk in a session; without one, in main')
+    .option('--history <number>', 'show the last so many messages first', number(0, 200), 10)
+    .addHelpText(
+      'after',
+      '\nCtrl-C stops an answer, Ctrl-D leaves, /help lists the commands. In a pipe each line is a message, and the answers come out.',
+    )
+    .action(async (session: string | undefined, flags: ChatFlags) => {
+      outcome.status = await (await import('./chat.ts')).chat(terminal, session ?? 'main', flags);
+    });
 
   client(root, terminal, 'sessions', 'list sessions, most recently active first')
     .option('--agent <id>', 'only of this agent')

@@ -26,7 +26,8 @@ export async function reached<R>(terminal: Terminal, flags: ReachFlags, work: (c
   }
 }
 
-export async function reach(terminal: Terminal, flags: ReachFlags, signal?: AbortSignal): Promise<Client> {
+/** `caps`: what more to be told. */
+export async function reach(terminal: Terminal, flags: ReachFlags, signal?: AbortSignal, caps: string[] = []): Promise<Client> {
   const { url, token, found } = findGateway(terminal, flags);
   const limit = AbortSignal.timeout(patienceMs);
   try {
@@ -34,7 +35,7 @@ export async function reach(terminal: Terminal, flags: ReachFlags, signal?: Abor
       url,
       token,
       client: { id: 'cli', mode: 'cli', version, platform: process.platform },
-      caps: ['session-scoped-events'],
+      caps: ['session-scoped-events', ...caps],
       signal: signal ? AbortSignal.any([signal, limit]) : limit,
     });
   } catch (thrown) {

@@ -5,7 +5,7 @@ export interface Terminal {
   argv: string[];
   env: Record<string, string | undefined>;
   home: string;
-  stdin: AsyncIterable<Uint8Array | string> & { isTTY?: boolean };
+  stdin: NodeJS.ReadableStream & { isTTY?: boolean; setRawMode?(raw: boolean): unknown };
   stdout: NodeJS.WritableStream & { isTTY?: boolean; columns?: number };
   stderr: NodeJS.WritableStream & { isTTY?: boolean };
   /** Returns the undo. */

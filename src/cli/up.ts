@@ -181,6 +181,7 @@ function screen(terminal: Terminal, { paths, config, found, server, defaultId, n
   if (notes.length > 0) lines.push(paint(terminal, 'yellow', 'worth a look:'), ...notes.map((note) => `  ! ${note}`), '');
   const where = paths.stateDir === join(terminal.home, '.interlane') ? '' : ` --state-dir ${paths.stateDir}`;
   lines.push('Try in a second terminal, in this folder:', '');
-  lines.push(`  npx interlane send main "hello"${where}`, `  npx interlane tail${where}`, '', 'Up. Press Ctrl-C to stop.', '');
+  for (const command of ['chat', 'send main "hello"', 'tail']) lines.push(`  npx interlane ${command}${where}`);
+  lines.push('', 'Up. Press Ctrl-C to stop.', '');
   return lines.join('\n');
 }

@@ -86,6 +86,11 @@ export class Client {
     return () => void this.anything.delete(listener);
   }
 
+  /** Whether the connection is over. */
+  get isClosed(): boolean {
+    return this.lost !== undefined;
+  }
+
   close(why = 'it was closed here'): void {
     this.end(why);
     this.socket.close();

@@ -35,18 +35,21 @@ interface OfRun {
 
 /** A run as it happens; nothing of it is kept. */
 export type ChatEvent = OfRun &
+  /** With `replace`, what was said of this step so far is void. */
   (
-    | { state: 'delta'; deltaText: string }
+    | { state: 'delta'; deltaText: string; replace?: true }
     | { state: 'final' | 'aborted'; message?: WireMessage }
     | { state: 'error'; errorMessage: string }
   );
+
+export type AgentEvent = OfRun & { stream: string; ts: number; data: Record<string, unknown> };
 
 export interface EventPayloads extends Record<EventName, unknown> {
   'connect.challenge': { nonce: string; ts: number };
   tick: { ts: number };
   shutdown: { reason: string };
   chat: ChatEvent;
-  agent: OfRun & { stream: string; ts: number; data: Record<string, unknown> };
+  agent: AgentEvent;
   'session.message': SessionMessage;
   'sessions.changed': SessionsChanged;
 }

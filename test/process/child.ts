@@ -15,6 +15,8 @@ export function scratch(): string {
 export interface Options {
   env?: Record<string, string>;
   input?: string;
+  /** Standard input stays open, for what the test writes as it goes. */
+  open?: boolean;
   cwd?: string;
 }
 
@@ -61,7 +63,7 @@ export function start(command: string, args: string[], options: Options = {}): R
   });
   child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text));
   child.stdin.on('error', () => {}); // a command that fails early does not read its input
-  child.stdin.end(options.input ?? '');
+  if (!options.open) child.stdin.end(options.input ?? '');
   const finished = new Promise<Finished>((done, failed) => {
     child.on('error', failed).on('close', (status, signal) => done({ status, signal, stdout, stderr }));
   });

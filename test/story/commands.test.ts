@@ -1,10 +1,7 @@
 // The commands that ask a running gateway, as a person and as a script would use them: what they print, where, and with which status.
-import { Readable, Writable } from 'node:stream';
-import { setTimeout as pause } from 'node:timers/promises';
 import { describe, expect, it, vi } from 'vitest';
-import { run } from '../../src/cli/program.ts';
-import type { Terminal } from '../../src/cli/terminal.ts';
 import { RealClock } from '../clock.ts';
+import { started } from './command-line.ts';
 import { forTest, gates, say, Stage, type ScriptText } from './stage.ts';
 
 // Nothing here depends on how long it takes; a machine with other work to do may take its time.
@@ -36,54 +33,6 @@ async function open() {
     started(argv, { ...more, env: { INTERLANE_STATE_DIR: stage.stateDir, ...more.env } });
   const use = (argv: string[], more?: Parameters<typeof start>[1]) => start(argv, more).finished;
   return { stage, gate, start, use };
-}
-
-function started(argv: string[], { tty = false, input = '', env = {} }: { tty?: boolean; input?: string; env?: Record<string, string> }) {
-  const written = { stdout: '', stderr: '' };
-  let wake = () => {};
-  const sink = (name: 'stdout' | 'stderr') =>
-    Object.assign(
-      new Writable({
-        write(chunk: Buffer, _, done) {
-          written[name] += chunk.toString();
-          wake();
-          done();
-        },
-      }),
-      { isTTY: tty, columns: 120 },
-    );
-  const handlers = new Set<() => void>();
-  const terminal: Terminal = {
-    argv,
-    env: { NO_COLOR: '1', ...env },
-    home: '/nowhere',
-    stdin: Readable.from([input]),
-    stdout: sink('stdout'),
-    stderr: sink('stderr'),
-    onSignal(name, handler) {
-      if (name === 'SIGINT') handlers.add(handler);
-      return () => void handlers.delete(handler);
-    },
-    now: () => Date.now(),
-    sleep: (ms, signal) => pause(ms, undefined, { signal }),
-    newId: () => crypto.randomUUID(),
-  };
-  let over = false;
-  const finished = run(terminal).then((status) => {
-    over = true;
-    wake();
-    return { status, ...written };
-  });
-  return {
-    finished,
-    interrupt: () => handlers.forEach((handler) => handler()),
-    printed: async (text: string, where: 'stdout' | 'stderr' = 'stdout') => {
-      while (!written[where].includes(text)) {
-        if (over) throw new Error(`ended without ${JSON.stringify(text)}: ${JSON.stringify(written)}`);
-        await new Promise<void>((resolve) => (wake = resolve));
-      }
-    },
-  };
 }
 
 const runIdIn = (text: string) => /[0-9a-f]{8}-[0-9a-f-]{27}/.exec(text)![0];

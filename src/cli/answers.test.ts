@@ -1,0 +1,189 @@
+// Live events and messages in every order that can happen → each text is shown once, in the order of the transcript.
+import * as fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { AgentEvent, ChatEvent, SessionMessage } from '../protocol/wire-event.ts';
+import { Answers } from './answers.ts';
+
+const of = { sessionKey: 'agent:main:main', agentId: 'main' };
+const delta = (seq: number, deltaText: string, runId = 'r') => ({ ...of, runId, seq, state: 'delta', deltaText }) as ChatEvent;
+const replace = (seq: number) => ({ ...of, runId: 'r', seq, state: 'delta', deltaText: '', replace: true }) as ChatEvent;
+const made = (text: string, runId = 'r') => ({ ...of, runId, seq: 0, ts: 0, stream: 'assistant', data: { text } }) as AgentEvent;
+const tool = (id: string) =>
+  ({ ...of, runId: 'r', seq: 0, ts: 0, stream: 'tool', data: { phase: 'start', toolCallId: id, name: 'look', args: {} } }) as AgentEvent;
+const message = (role: 'user' | 'assistant', text: string, runId = 'r', calls: string[] = []) =>
+  ({
+    ...of,
+    runId,
+    message: {
+      role,
+      content:
+        role === 'user' ? text : [{ type: 'text', text }, ...calls.map((id) => ({ type: 'toolCall', id, name: 'look', arguments: {} }))],
+      timestamp: 0,
+      __openclaw: { id: '', seq: 0, runId },
+    },
+  }) as unknown as SessionMessage;
+
+function paper(own = ['r'], streams = true) {
+  let text = '';
+  const answers = new Answers(
+    {
+      piece: (piece) => void (text += piece),
+      end: () => void (text += text === '' || text.endsWith('\n') ? '' : '\n'),
+      lines: (lines, kind, from) =>
+        void (text += `${text === '' || text.endsWith('\n') ? '' : '\n'}${kind === 'note' ? `(${lines})` : `${from === undefined ? '' : `${from}: `}${lines}`}\n`),
+    },
+    new Set(own),
+    streams,
+  );
+  return { answers, text: () => text };
+}
+
+describe('answers', () => {
+  it('stream, and are not repeated by their message', () => {
+    const { answers, text } = paper();
+    answers.chat(delta(1, 'one '));
+    expect(text()).toBe('one ');
+    answers.chat(delta(2, 'two'));
+    answers.agent(made('one two'));
+    answers.message(message('assistant', 'one two'));
+    expect(text()).toBe('one two\n');
+  });
+
+  it('stream on while the message of the step before is on its way', () => {
+    const { answers, text } = paper();
+    answers.chat(delta(1, 'first'));
+    answers.agent(made('first'));
+    answers.agent(tool('c'));
+    answers.chat(delta(2, 'sec'));
+    answers.message(message('assistant', 'first', 'r', ['c']));
+    answers.chat(delta(3, 'ond'));
+    answers.agent(made('second'));
+    answers.message(message('assistant', 'second'));
+    expect(text()).toBe('first\n→ look {}\nsecond\n');
+  });
+
+  it('say the same twice when it was said twice', () => {
+    const { answers, text } = paper();
+    for (const seq of [1, 2]) {
+      answers.chat(delta(seq, 'yes'));
+      answers.agent(made('yes'));
+    }
+    answers.message(message('assistant', 'yes'));
+    answers.message(message('assistant', 'yes'));
+    answers.message(message('assistant', 'yes'));
+    expect(text()).toBe('yes\nyes\nyes\n');
+  });
+
+  it('that start over say so', () => {
+    const { answers, text } = paper();
+    answers.chat(delta(1, 'wrong'));
+    answers.chat(replace(2));
+    answers.chat(delta(3, 'right'));
+    answers.agent(made('right'));
+    answers.message(message('assistant', 'right'));
+    expect(text()).toBe('wrong\n(it starts over)\nright\n');
+  });
+
+  it('that were changed at the end are shown as they are kept', () => {
+    const { answers, text } = paper();
+    answers.chat(delta(1, 'the secret'));
+    answers.agent(made('the [withheld]'));
+    answers.message(message('assistant', 'the [withheld]'));
+    expect(text()).toBe('the secret\n(it was changed to)\nthe [withheld]\n');
+  });
+
+  it('that were cut off go on where they were', () => {
+    const { answers, text } = paper();
+    answers.chat(delta(1, 'one '));
+    answers.lost();
+    answers.chat(delta(4, 'four'));
+    answers.agent(made('one two three four'));
+    answers.message(message('assistant', 'one two three four'));
+    answers.chat(delta(5, 'five'));
+    expect(text()).toBe('one \n…two three four\n');
+    answers.current();
+    expect(text()).toBe('one \n…two three four\nfive');
+  });
+
+  it('of a run that was joined in the middle wait until they are whole', () => {
+    const { answers, text } = paper([]);
+    answers.message(message('user', 'why?'));
+    answers.chat(delta(7, 'le'));
+    expect(text()).toBe('elsewhere: why?\n');
+    answers.agent(made('whole'));
+    answers.message(message('assistant', 'whole'));
+    expect(text()).toBe('elsewhere: why?\nwhole\n');
+  });
+
+  it('to others wait for their question', () => {
+    const { answers, text } = paper([]);
+    answers.chat(delta(1, 'because'));
+    expect(text()).toBe('');
+    answers.message(message('user', 'why?'));
+    expect(text()).toBe('elsewhere: why?\nbecause');
+  });
+
+  it('in a pipe are whole', () => {
+    const { answers, text } = paper(['r'], false);
+    answers.chat(delta(1, 'on'));
+    answers.agent(made('one'));
+    expect(text()).toBe('');
+    answers.message(message('assistant', 'one'));
+    expect(text()).toBe('one\n');
+  });
+
+  it('are each shown once and in order, however events are late or lost', () => {
+    const step = fc.stringMatching(/^[a-c]{1,4}$/);
+    fc.assert(
+      fc.property(
+        fc.array(fc.record({ own: fc.boolean(), steps: fc.uniqueArray(step, { minLength: 1, maxLength: 4 }) }), {
+          minLength: 1,
+          maxLength: 4,
+        }),
+        fc.array(fc.nat(3), { maxLength: 60 }),
+        fc.option(fc.tuple(fc.nat(30), fc.nat(30)), { nil: undefined }),
+        (runs, lags, outage) => {
+          const own = runs.flatMap(({ own }, index) => (own ? [`r${index}`] : []));
+          const { answers, text } = paper(own);
+          const waiting: SessionMessage[] = [];
+          let at = 0;
+          let missed = Infinity;
+          const tick = (live: () => void, kept?: SessionMessage) => {
+            const [from, length] = outage ?? [Infinity, 0];
+            const away = at >= from && at < from + length;
+            if (at === from) answers.lost();
+            if (at === from + length) missed = waiting.length;
+            if (!away) live();
+            if (kept) waiting.push(kept);
+            // Messages come later than what is live, never in another order.
+            for (let many = away ? 0 : (lags[at] ?? 9); many > 0 && waiting.length > 0; many--, missed--) answers.message(waiting.shift()!);
+            if (missed <= 0) answers.current();
+            at++;
+          };
+          for (const [index, { steps }] of runs.entries()) {
+            const runId = `r${index}`;
+            let seq = 0;
+            tick(() => {}, message('user', `Q${index}`, runId));
+            for (const said of steps) {
+              for (const piece of said) {
+                const event = delta(++seq, piece, runId);
+                tick(() => answers.chat(event));
+              }
+              tick(() => answers.agent(made(said, runId)), message('assistant', said, runId));
+            }
+          }
+          for (const one of waiting) answers.message(one);
+          const shown = text().replaceAll('\n…', '').replaceAll('\n', '|');
+          const questionless = shown.replaceAll(/elsewhere: Q\d\|/g, '');
+          expect(questionless).toBe(
+            runs
+              .flatMap(({ steps }) => steps)
+              .map((said) => `${said}|`)
+              .join(''),
+          );
+        },
+      ),
+      { numRuns: 2_000 },
+    );
+  });
+});

@@ -1,0 +1,381 @@
+// `interlane chat` as a person and as a script would use it, on a real gateway: nothing twice, nothing missing, whatever breaks in between.
+import { createServer, connect as dial, type Socket } from 'node:net';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { RealClock } from '../clock.ts';
+import { started } from './command-line.ts';
+import { forTest, gates, say, Stage, type ScriptText } from './stage.ts';
+
+// Nothing here depends on how long it takes; a machine with other work to do may take its time.
+vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
+
+const token = 'a secret of at least sixteen';
+const script: ScriptText = [
+  {
+    agent: 'bo',
+    when: 'tell',
+    steps: [
+      { calls: [{ tool: 'sessions_send', args: { sessionKey: 'agent:main:main', message: 'hi from bo', timeoutSeconds: 0 } }] },
+      { say: 'told' },
+    ],
+  },
+  { when: 'fail', steps: [{ fail: 'the model is away' }] },
+  { when: 'quiet', steps: [{ say: '' }] },
+  { when: 'bell', steps: [{ say: '\u0007\u001b[31mred\u202e\tend' }] },
+  { when: 'slow', steps: [{ sleepMs: 20, say: 'one two three', stream: 4 }] },
+  { when: 'long', steps: [{ say: 'word '.repeat(30).trim(), stream: 7 }] },
+  {
+    when: 'hold',
+    steps: [
+      { say: 'Let me see.', stream: 4, calls: [{ tool: 'gate', args: { name: 'hold' } }] },
+      { sleepMs: 5, say: 'All is well.', stream: 3 },
+    ],
+  },
+  { steps: [{ say: 're: {{input}}' }] },
+];
+
+async function open() {
+  const gate = gates();
+  const config = {
+    agents: { list: [{ id: 'main' }, { id: 'bo' }] },
+    tools: { sessions: { visibility: 'all' as const }, agentToAgent: { enabled: true } },
+    session: { agentToAgent: { maxPingPongTurns: 0 } },
+    models: { providers: { mock: { type: 'openai-compatible' as const, baseUrl: 'http://127.0.0.1:9/v1', apiKey: 'none' } } },
+  };
+  const stage = await forTest(new Stage(new RealClock())).start(config, script, {
+    listen: { host: '127.0.0.1', port: 0, token, version: '1' },
+    tools: [gate.tool],
+  });
+  const env = { INTERLANE_STATE_DIR: stage.stateDir };
+  /** A script: lines in, answers out. */
+  const lines = (input: string, ...flags: string[]) => started(['chat', ...flags], { input, env });
+  /** A person. */
+  const sit = async (flags: string[] = [], columns = 80) => {
+    const person = started(['chat', ...flags], { tty: true, keys: true, env, columns });
+    await person.shows(/^› ?$/m);
+    return person;
+  };
+  const history = async () =>
+    (await started(['history', 'main'], { env }).finished).stdout.split('\n').map((line) => line.split('\t').slice(1).join(': '));
+  return { stage, gate, env, lines, sit, history };
+}
+
+/** A wire to the gateway that is cut, once, at the moment something is about to come back through it. */
+async function wire(to: number, cutBefore: string) {
+  const sockets = new Set<Socket>();
+  let whole = true;
+  const server = createServer((near) => {
+    const far = dial(to, '127.0.0.1');
+    for (const socket of [near, far]) {
+      sockets.add(socket);
+      socket.on('error', () => {}).on('close', () => (near.destroy(), far.destroy(), sockets.delete(socket)));
+    }
+    near.pipe(far);
+    far.on('data', (bytes: Buffer) => {
+      if (whole && bytes.includes(cutBefore)) {
+        whole = false;
+        near.destroy();
+      } else near.write(bytes);
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => {
+    server.close();
+    for (const socket of sockets) socket.destroy();
+  });
+  return `http://127.0.0.1:${(server.address() as { port: number }).port}`;
+}
+
+describe('chat in a pipe', () => {
+  it('takes a line as a message and prints the answers, in order and nothing else', async () => {
+    const { lines } = await open();
+    expect(await lines('hello\n\nslow\nlast').finished).toEqual({
+      status: 0,
+      stdout: 're: hello\none two three\nre: last\n',
+      stderr: '',
+    });
+  });
+
+  it('tells of tools beside the answers', async () => {
+    const { lines, gate } = await open();
+    gate.open('hold');
+    expect(await lines('hold\n').finished).toEqual({
+      status: 0,
+      stdout: 'Let me see.\nAll is well.\n',
+      stderr: '→ gate {"name":"hold"}\n',
+    });
+  });
+
+  it('says what got no answer, goes on, and ends with its status', async () => {
+    const { lines } = await open();
+    const { status, stdout, stderr } = await lines('fail\nquiet\nhello').finished;
+    expect({ status, stdout }).toEqual({ status: 69, stdout: 're: hello\n' });
+    expect(stderr).toContain('(no answer: the model is away)');
+  });
+
+  it('prints events as JSON', async () => {
+    const { lines } = await open();
+    const { stdout } = await lines('slow\n/verbose full\n', '--json').finished;
+    const events = stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line) as Record<string, unknown>);
+    const of = (name: string) => events.filter(({ event }) => event === name);
+    expect(of('session.message').map(({ message }) => (message as { role: string }).role)).toEqual(['user', 'assistant']);
+    expect(
+      of('chat')
+        .map(({ deltaText }) => (typeof deltaText === 'string' ? deltaText : ''))
+        .join(''),
+    ).toBe('one two three');
+    expect(of('ended')).toMatchObject([{ status: 'ok', terminalReply: { text: 'one two three' } }]);
+    expect(of('command')).toMatchObject([{ command: 'verbose', ok: true }]);
+    expect(events[0]).toMatchObject({ event: 'connected', cursor: expect.any(String) });
+  });
+
+  it('in another session, and not in one that is not there', async () => {
+    const { lines, stage } = await open();
+    expect((await lines('hello', 'agent:bo:main').finished).stdout).toBe('re: hello\n');
+    expect(await stage.rows(`SELECT 1 FROM entries WHERE text = 'hello'`)).toHaveLength(1);
+    expect(await lines('hello', 'mian').finished).toMatchObject({
+      status: 66,
+      stderr: expect.stringContaining('did you mean agent:main:main'),
+    });
+  });
+
+  it('stops at Ctrl-C what is being answered, and leaves at the next', async () => {
+    const { env, gate } = await open();
+    const chat = started(['chat'], { keys: true, env });
+    chat.press('hold\n');
+    await gate.entered('hold');
+    chat.interrupt();
+    await chat.printed('(stopped)', 'stderr');
+    chat.interrupt();
+    expect(await chat.finished).toMatchObject({ status: 0, stdout: 'Let me see.\n' });
+  });
+
+  it('sends a message once whose acceptance was lost on the way, and gets its one answer', async () => {
+    const { stage, env, history } = await open();
+    const url = await wire(stage.gateway.server!.port, '"status":"started"');
+    const chat = started(['chat', '--url', url, '--token', token], { input: 'hello\nagain', env });
+    const { status, stdout, stderr } = await chat.finished;
+    expect({ status, stdout }).toEqual({ status: 0, stdout: 're: hello\nre: again\n' });
+    expect(stderr).toMatch(/^\(connection to .* is lost: .*; trying again\)\n\(connected again\)\n$/);
+    expect(await history()).toEqual(['user: hello', 'assistant: re: hello', 'user: again', 'assistant: re: again', '']);
+  });
+
+  it.each(['"state":"final"', '"role":"assistant"', '"phase":"start"'])(
+    'misses and doubles nothing when the wire is cut before %s',
+    async (place) => {
+      const { stage, env, gate } = await open();
+      gate.open('hold');
+      const url = await wire(stage.gateway.server!.port, place);
+      const chat = started(['chat', '--url', url, '--token', token], { input: 'hold\nlast', env });
+      expect((await chat.finished).stdout).toBe('Let me see.\nAll is well.\nre: last\n');
+    },
+  );
+});
+
+describe('a chat command', () => {
+  const level = 'off, minimal, low, medium, high, xhigh, default';
+  const cases: [line: string, says: string | RegExp][] = [
+    [
+      '/status',
+      /^agent:main:main is idle\.\nModel: the agent's own\. Thinking: default\. Verbose: default\.\nSend: as the policy of the config says\. Level: PUBLIC\.\nMessages: 0\. Session [0-9a-f-]{36}, since .* UTC\.\n$/,
+    ],
+    ['/status please', '/status stands alone; nothing was done.\n'],
+    ['/model', "Model: the agent's own.\n"],
+    ['/MODEL default', "Model: the agent's own.\n"],
+    ['/model nowhere/nothing', 'Model provider "nowhere" is not configured; models.providers has: mock.\n'],
+    ['/think', 'Thinking: default.\n'],
+    ['/think high', 'Thinking: high (set for this session).\n'],
+    ['/thinking LOW', 'Thinking: low (set for this session).\n'],
+    ['/think high\n/think default', 'Thinking: high (set for this session).\nThinking: default.\n'],
+    ['/think hgih', `Thinking level "hgih" is not one of ${level}; did you mean high?\n`],
+    ['/think so', `Thinking level "so" is not one of ${level}; nothing was changed.\n`],
+    ['/verbose full\n/verbose', 'Verbose: full (set for this session).\nVerbose: full (set for this session).\n'],
+    ['/verbose on\n/verbose default', 'Verbose: on (set for this session).\nVerbose: default.\n'],
+    ['/verbose loud', 'Verbose level "loud" is not one of off, on, full, default; nothing was changed.\n'],
+    ['/send', 'Send: as the policy of the config says.\n'],
+    ['/send off\n/send on', 'Send: off (set for this session).\nSend: on (set for this session).\n'],
+    ['/send off\n/send inherit', 'Send: off (set for this session).\nSend: as the policy of the config says.\n'],
+    ['/send maybe', 'Send policy "maybe" is not one of on, off, inherit; nothing was changed.\n'],
+    ['/stop', 'There is nothing to stop.\n'],
+    ['/stop it', '/stop stands alone; nothing was done.\n'],
+    ['/help', /^\/new, \/reset \[message\]: start over .*\(owners only\)\n\/status: [^]*\/help, \/commands: these lines\n$/],
+    ['/stauts', 'There is no /stauts; did you mean /status? /help lists the commands; with a blank before it, it is sent as it is.\n'],
+    ['/xyz', 'There is no /xyz; /help lists the commands; with a blank before it, it is sent as it is.\n'],
+    ['/etc/hosts is broken', 're: /etc/hosts is broken\n'],
+    ['/tmp is full', 're: /tmp is full\n'],
+    [' /status', 're:  /status\n'],
+    ['/new', 'A new life begins; what was said before is kept apart.\n'],
+    ['hello\n/reset\n/model', "re: hello\nA new life begins; what was said before is kept apart.\nModel: the agent's own.\n"],
+  ];
+
+  it.each(cases)('%j', async (line, says) => {
+    const { lines } = await open();
+    expect(await lines(line).finished).toEqual({
+      status: 0,
+      stderr: '',
+      stdout: typeof says === 'string' ? says : expect.stringMatching(says),
+    });
+  });
+
+  it('that begins a new life with a message sends it there', async () => {
+    const { lines, history } = await open();
+    expect((await lines('first\n/new second\nthird').finished).stdout).toBe(
+      're: first\nA new life begins; what was said before is kept apart.\nre: second\nre: third\n',
+    );
+    expect(await history()).toEqual(['user: second', 'assistant: re: second', 'user: third', 'assistant: re: third', '']);
+  });
+
+  it('that stops does not wait for the answer it stops', async () => {
+    const { lines } = await open();
+    const { stdout, stderr } = await lines('hold\n/stop\nlast').finished;
+    expect(stdout.replace('Let me see.\n', '')).toBe('Stopped.\nre: last\n');
+    expect(stderr).toContain('(stopped)');
+  });
+
+  it('of owners is refused to others', async () => {
+    const { env, stage } = await open();
+    const { stdout: secret } = await started(['token', 'create', 'guest', '--scope', 'write'], { env }).finished;
+    const argv = ['chat', '--url', stage.gateway.server!.url, '--token', secret.trim()];
+    expect((await started(argv, { input: '/send off\n/new\n/think low\nhello', env }).finished).stdout).toBe(
+      '/send is for owners only; nothing was done.\n/new is for owners only; nothing was done.\nThinking: low (set for this session).\nre: hello\n',
+    );
+  });
+});
+
+describe('chat on a terminal', () => {
+  it('shows what was said, takes lines, shows answers once, and says how to come back', async () => {
+    const { lines, sit } = await open();
+    await lines('before').finished;
+    const person = await sit();
+    expect(person.screen).toBe('› before\nre: before\n›');
+    person.press('slow\r');
+    await person.shows(/one two three\n› ?$/);
+    person.press('/think low\r');
+    await person.shows(/Thinking: low \(set for this session\)\.\n› ?$/);
+    person.press('\u0004');
+    expect((await person.finished).status).toBe(0);
+    expect(person.screen).toBe(
+      '› before\nre: before\n› slow\none two three\n› /think low\nThinking: low (set for this session).\n(nothing is lost. Come back with: interlane chat main)',
+    );
+  });
+
+  it('brings back what was said with the arrow keys, and completes commands', async () => {
+    const { lines, sit } = await open();
+    await lines('first\nsecond').finished;
+    const person = await sit(['--history', '0']);
+    person.press('\u001b[A\u001b[A');
+    await person.shows(/^› first$/m);
+    person.press('\u0003');
+    await person.shows(/^› ?$/m);
+    person.press('/verb\t');
+    await person.shows(/^› \/verbose$/m);
+    expect(person.screen).toBe('› /verbose');
+  });
+
+  it('stops an answer at Ctrl-C, and leaves at the next', async () => {
+    const { sit, gate } = await open();
+    const person = await sit();
+    person.press('hold\r');
+    await gate.entered('hold');
+    await person.shows('→ gate {"name":"hold"}');
+    expect(person.screen).toContain('Let me see.\n→ gate');
+    person.press('\u0003');
+    await person.shows(/\(stopped\)\n› ?$/);
+    person.press('\u0003');
+    expect((await person.finished).status).toBe(0);
+    expect(person.screen).toMatch(/\(nothing is lost\. Come back with: interlane chat main\)$/);
+  });
+
+  it('asks once more before it leaves at Ctrl-C', async () => {
+    const { sit } = await open();
+    const person = await sit();
+    person.press('\u0003');
+    await person.shows('(Ctrl-C once more, or Ctrl-D, leaves)');
+    person.press('hello\r');
+    await person.shows(/re: hello\n› ?$/);
+    person.press('\u0003\u0003');
+    expect((await person.finished).status).toBe(0);
+  });
+
+  it('keeps the line that is written while others speak, and marks who they are', async () => {
+    const { sit, stage, env } = await open();
+    const person = await sit();
+    person.press('half a th');
+    await person.shows('› half a th');
+    await started(['send', 'main', 'from another terminal'], { env }).finished;
+    await person.shows(/elsewhere › from another terminal\nre: from another terminal\n› half a th$/);
+    await started(['send', 'agent:bo:main', 'tell'], { env }).finished;
+    await person.shows(/from agent:bo:main › hi from bo\nre: hi from bo\n/);
+    await person.shows(/announce from agent:bo:main › Announce the result\.\nre: Announce the result\.\n› half a th$/);
+    person.press('ought\r');
+    await person.shows(/re: half a thought\n› ?$/);
+    await say(stage.gateway, 'by channel');
+    await person.shows(/elsewhere › by channel\nre: by channel\n› ?$/);
+    expect(person.screen.match(/^re: /gm)).toHaveLength(5);
+  });
+
+  it('wraps what streams at words, and redraws a line of several rows below it', async () => {
+    const { sit, env } = await open();
+    const person = await sit([], 24);
+    const typed = 'x'.repeat(60);
+    person.press(typed);
+    await person.shows(/x{24}\nx{14}$/);
+    await started(['send', 'main', 'long'], { env }).finished;
+    await person.shows(/\nword word\n› x{22}\nx{24}\nx{14}$/);
+    const answer = `${'word word word word\n'.repeat(7)}word word`;
+    expect(person.screen).toBe(`elsewhere › long\n${answer}\n› ${typed.slice(0, 22)}\n${typed.slice(22, 46)}\n${typed.slice(46)}`);
+  });
+
+  it('sends a paste of several lines as one message', async () => {
+    const { sit, history } = await open();
+    const person = await sit();
+    person.press('\u001b[200~one\ntwo\r\nthree\n\u001b[20');
+    person.press('1~ four\r');
+    await person.shows(/re: one\ntwo\nthree four\n› ?$/);
+    expect(await history()).toEqual(['user: one\\ntwo\\nthree four', 'assistant: re: one\\ntwo\\nthree four', '']);
+  });
+
+  it('never lets an answer drive the terminal', async () => {
+    const { sit } = await open();
+    const person = await sit();
+    person.press('bell\r');
+    await person.shows('\\u0007\\u001b[31mred\\u202e    end\n›');
+    // oxlint-disable-next-line no-control-regex
+    expect(person.raw).not.toMatch(/\u0007|\u001b\[31m|\u202e/);
+  });
+
+  it('goes on with another gateway on the same state, which answers what was written while there was none', async () => {
+    const { stage, sit, history } = await open();
+    const person = await sit([], 200);
+    person.press('hello\r');
+    await person.shows(/re: hello\n› ?$/);
+    await stage.close();
+    await person.shows('trying again)');
+    person.press('are you there?\r');
+    await person.shows(/^› are you there\?\n/m);
+    await forTest(new Stage(new RealClock(), stage.stateDir)).start({}, script, {
+      listen: { host: '127.0.0.1', port: 0, token, version: '1' },
+    });
+    await person.shows(/re: are you there\?\n› ?$/);
+    expect(person.screen).toMatch(
+      /^› hello\nre: hello\n\(.*trying again\)\n› are you there\?\n\(connected again\)\nre: are you there\?\n›$/,
+    );
+    expect(await history()).toEqual(['user: hello', 'assistant: re: hello', 'user: are you there?', 'assistant: re: are you there?', '']);
+  });
+
+  it('says when the connection is lost, sends what was written meanwhile when it is back, and shows it once', async () => {
+    const { stage, env, history } = await open();
+    const url = await wire(stage.gateway.server!.port, '"status":"started"');
+    const person = started(['chat', '--url', url, '--token', token], { tty: true, keys: true, env, columns: 80 });
+    await person.shows(/^› ?$/m);
+    person.press('hello\r');
+    await person.shows(/trying again\)/);
+    person.press('and this\r');
+    await person.shows(/re: and this\n› ?$/);
+    expect(person.screen.match(/re: hello/g)).toHaveLength(1);
+    expect(person.screen.match(/re: and this/g)).toHaveLength(1);
+    expect(await history()).toEqual(['user: hello', 'assistant: re: hello', 'user: and this', 'assistant: re: and this', '']);
+  });
+});
