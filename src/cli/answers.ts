@@ -1,5 +1,5 @@
 // What is heard of a session → each thing shown once, in order: live text as it is made, completed by its message and never repeated.
-import type { WireMessage } from '../protocol/method.ts';
+import type { WireMessage } from '../protocol/result.ts';
 import type { AgentEvent, ChatEvent, SessionMessage } from '../protocol/wire-event.ts';
 import { speaker, wordsOf } from './messages.ts';
 

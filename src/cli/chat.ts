@@ -2,7 +2,7 @@
 import { createInterface } from 'node:readline';
 import { follow } from '../client/follow.ts';
 import { errorTable, reasonOf, type ErrorCode, type InterlaneError } from '../errors.ts';
-import type { WireMessage } from '../protocol/method.ts';
+import type { WireMessage } from '../protocol/result.ts';
 import { completeCommand } from '../session/commands.ts';
 import { Answers, sourceOf, type Paper } from './answers.ts';
 import { wordsOf } from './messages.ts';

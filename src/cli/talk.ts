@@ -1,7 +1,8 @@
 // One conversation over connections that come and go: each line is taken once, in order, and its end is known, however often it is cut off.
 import type { Client } from '../client/client.ts';
 import { InterlaneError } from '../errors.ts';
-import type { MethodName, Params, Results, WaitAnswer, WireMessage, WireSession } from '../protocol/method.ts';
+import type { MethodName, Params } from '../protocol/method.ts';
+import type { Results, WaitAnswer, WireMessage, WireSession } from '../protocol/result.ts';
 import type { AgentEvent, ChatEvent, SessionMessage, SessionsChanged } from '../protocol/wire-event.ts';
 import { readCommand, runCommand, type CommandAnswer, type CommandPort, type Read } from '../session/commands.ts';
 

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { InterlaneError } from '../errors.ts';
-import type { WireSession } from '../protocol/method.ts';
+import type { WireSession } from '../protocol/result.ts';
 import { commands, completeCommand, readCommand, runCommand, type CommandPort } from './commands.ts';
 
 const session = { key: 'agent:main:main', sessionId: 's', createdAt: 0, updatedAt: 0, messageCount: 3 } as WireSession;

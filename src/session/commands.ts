@@ -1,6 +1,7 @@
 // Chat commands: a text → a command of the table, or a message like any other → what it does through a port → its answer in plain words.
 import { InterlaneError, nearest } from '../errors.ts';
-import { methods, type Params, type WireSession } from '../protocol/method.ts';
+import { methods, type Params } from '../protocol/method.ts';
+import { type WireSession } from '../protocol/result.ts';
 
 /** What commands act on: one session, over the wire or in the gateway. Refusals are thrown as `InterlaneError`. */
 export interface CommandPort {
