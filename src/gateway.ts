@@ -122,7 +122,7 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
 
   // the models, from the config and what was found; what it names must be there
   const modelsOf = (from: Config) => {
-    const made = new Models(modelSettings(from), options.found);
+    const made = new Models(modelSettings(from), from.models.discover ? options.found : undefined);
     const unusable = made.problems();
     if (unusable.length > 0) throw new InterlaneError('CONFIG_INVALID', unusable.join('\n'));
     return made;

@@ -31,7 +31,7 @@ function page(terminal: Terminal, joined: Joined): string {
     '',
     `${bold('1. Its token')}, shown only now. Set it where the harness is started; it ends with: interlane token revoke ${joined.tokenName}`,
     '',
-    `   export INTERLANE_TOKEN=${joined.token}`,
+    `   export INTERLANE_GUEST_TOKEN=${joined.token}`,
     '',
     bold('2. The configuration of your harness'),
     '',
@@ -64,26 +64,28 @@ function harnesses(url: string): Harness[] {
     {
       name: 'Claude Code',
       file: '.mcp.json',
-      text: json({ mcpServers: { interlane: { type: 'http', url, headers: headers('${INTERLANE_TOKEN}') } } }),
+      text: json({ mcpServers: { interlane: { type: 'http', url, headers: headers('${INTERLANE_GUEST_TOKEN}') } } }),
     },
     {
       name: 'Codex',
       file: '~/.codex/config.toml',
-      text: ['[mcp_servers.interlane]', `url = ${JSON.stringify(url)}`, 'bearer_token_env_var = "INTERLANE_TOKEN"'],
+      text: ['[mcp_servers.interlane]', `url = ${JSON.stringify(url)}`, 'bearer_token_env_var = "INTERLANE_GUEST_TOKEN"'],
     },
     {
       name: 'OpenCode',
       file: 'opencode.json; in version 2 under mcp.servers, without enabled',
-      text: json({ mcp: { interlane: { type: 'remote', url, enabled: true, oauth: false, headers: headers('{env:INTERLANE_TOKEN}') } } }),
+      text: json({
+        mcp: { interlane: { type: 'remote', url, enabled: true, oauth: false, headers: headers('{env:INTERLANE_GUEST_TOKEN}') } },
+      }),
     },
     {
       name: 'Gemini CLI',
       file: '~/.gemini/settings.json',
-      text: json({ mcpServers: { interlane: { httpUrl: url, headers: headers('$INTERLANE_TOKEN') } } }),
+      text: json({ mcpServers: { interlane: { httpUrl: url, headers: headers('$INTERLANE_GUEST_TOKEN') } } }),
     },
     {
       name: 'Any other',
-      file: 'a program it starts; INTERLANE_TOKEN must reach it',
+      file: 'a program it starts; INTERLANE_GUEST_TOKEN must reach it',
       text: json({
         mcpServers: { interlane: { command: 'npx', args: ['interlane', 'mcp'], env: { INTERLANE_URL: new URL(url).origin } } },
       }),

@@ -6,11 +6,11 @@ import { visible, type Terminal } from './terminal.ts';
 import { version } from './version.ts';
 
 export async function mcp(terminal: Terminal, flags: ReachFlags): Promise<void> {
-  const token = terminal.env['INTERLANE_TOKEN'];
+  const token = terminal.env['INTERLANE_GUEST_TOKEN'] || terminal.env['INTERLANE_TOKEN'];
   if (!token)
     throw new InterlaneError(
       'UNAUTHORIZED',
-      'token is missing; set INTERLANE_TOKEN to the one of a session ("interlane join <name>" makes one)',
+      'token is missing; set INTERLANE_GUEST_TOKEN to the one of a session ("interlane join <name>" makes one)',
     );
   const { serveBridge } = await import('../mcp/stdio.ts');
   await serveBridge({

@@ -202,7 +202,7 @@ function guestCommands(root: Command, terminal: Terminal): void {
     );
 
   configure(root.command('mcp'), terminal)
-    .description('serve the session of INTERLANE_TOKEN over MCP on standard input and output')
+    .description('serve the session of INTERLANE_GUEST_TOKEN over MCP on standard input and output')
     .option('--url <address>', 'the gateway (or INTERLANE_URL; else the one that runs on the state directory)')
     .option(...stateDirOption)
     .action(async (flags: ReachFlags) => (await import('./mcp.ts')).mcp(terminal, flags));

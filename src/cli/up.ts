@@ -1,11 +1,11 @@
 // `interlane up`: load, start, print one screen, stay until told to stop.
-import { chmodSync, mkdirSync, statSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, statSync } from 'node:fs';
 import { enableCompileCache, flushCompileCache } from 'node:module';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import type { Paths } from '../config/paths.ts';
 import { watchConfig, type Change } from '../config/change.ts';
-import { loadConfig } from '../config/load.ts';
+import { defaultConfig, loadConfig } from '../config/load.ts';
 import type { Config } from '../config/schema.ts';
 import { InterlaneError, reasonOf } from '../errors.ts';
 import type { Found } from '../runtime/models.ts';
@@ -49,7 +49,7 @@ export async function up(terminal: Terminal, paths: Paths, config: Config, warni
   terminal.stdout.write(screen(terminal, { paths, config, found, server: server!, defaultId: world.agents.defaultId, notes }));
   flushCompileCache();
   log.info({ url: server!.url, version, pid: process.pid }, 'gateway is up');
-  const unwatch = paths.configFile === undefined ? () => {} : followConfig(paths.configFile, terminal.env, gateway, log);
+  const unwatch = followConfig(paths.configFile ?? paths.usualConfigFile, terminal.env, gateway, log);
   await stopped;
   unwatch();
   terminal.stdout.write('Stopping.\n');
@@ -71,15 +71,15 @@ const fetchIfThere: typeof fetch = async (input, init) => {
   return fetch(input, init);
 };
 
-/** A changed file is taken up; one that is wrong changes nothing. */
+/** A changed file is taken up, also one that was not there before; one that is wrong changes nothing. */
 function followConfig(file: string, env: Terminal['env'], gateway: { reload(config: Config): Promise<Change> }, log: Log): () => void {
   const take = async () => {
     try {
-      const { applied, restart } = await gateway.reload(loadConfig(file, env).config);
+      const { applied, restart } = await gateway.reload(existsSync(file) ? loadConfig(file, env).config : defaultConfig());
       if (applied.length > 0) log.warn({ settings: applied.join(', ') }, 'config changed');
       if (restart.length > 0) log.warn({ settings: restart.join(', ') }, 'config changed; this holds after a restart');
     } catch (thrown) {
-      log.error(`config was not taken up, the old one holds: ${reasonOf(thrown)}`);
+      log.error(`config was not taken up, the old one holds: ${reasonOf(thrown).replace('; nothing was started', '')}`);
     }
   };
   return watchConfig(file, () => void take());

@@ -6,7 +6,7 @@ import type { CallRow, RunRow, SessionRow, WaitRow } from '../store/rows.ts';
 import { deliverReply } from './deliver.ts';
 import type { Usage } from './runner.ts';
 import { advanceFlow } from './flows.ts';
-import { appendEntry, noteRun, type Tx } from './feed.ts';
+import { appendEntry, noteRun, type Tx, type EngineCommand } from './feed.ts';
 import { derivedId } from './ids.ts';
 import { passText } from './policy.ts';
 import { promote } from './queue.ts';
@@ -145,6 +145,21 @@ export function* addUsage(t: Tx, run: RunRow, session: SessionRow, usage: Usage)
     session.pk,
   );
 }
+
+/** What a model cost that was asked for a session outside of any run. */
+export const chargeSession: EngineCommand<{ sessionPk: number; usage: Usage }, void> = {
+  name: 'charge session',
+  *body(t, { sessionPk, usage: { model, input, output, costMicros = 0 } }) {
+    if (model === undefined) return;
+    yield* t.run(
+      'UPDATE sessions SET input_tokens = input_tokens + ?, output_tokens = output_tokens + ?, cost_micros = cost_micros + ? WHERE pk = ?',
+      input,
+      output,
+      costMicros,
+      sessionPk,
+    );
+  },
+};
 
 /** Gives each waiting call its result. Bounded; what is left over is found again by the sweep. */
 export function* answerWaiters(t: Tx, ending: Ending, ended: RunRow, now: number): Body<number> {

@@ -87,6 +87,7 @@ function gatesOf(rules: ToolRules, tool: string, holder: ToolHolder): Gate[] {
   const there = channelList(rules, holder);
   if (there) gates.push(byList('channel.tools', there, `tools.channels.${channel!}`, tool));
   if (depth > 0) gates.push(...forChild(rules.children, tool, holder));
+  if (holder.guest) gates.push(asGuest(tool, holder));
   const server = serverOf(rules, tool);
   if (server !== undefined) gates.push(...forOutside(rules, server, tool, holder));
   return gates;
@@ -138,6 +139,19 @@ function byList(rule: string, { allow, deny }: ToolList, setting: string, tool: 
   return allowed === undefined
     ? { rule, refused: true, why: `allow of ${setting} does not have it` }
     : { rule, refused: false, why: `allow of ${setting} has "${allowed}"` };
+}
+
+/** A harness has tools of its own; ours beside the session tools run with the operator's means, so somebody must have named them. */
+function asGuest(tool: string, { agent }: ToolHolder): Gate {
+  const named = agent.tools.allow !== undefined;
+  const refused = !sessionTools.has(tool) && !named;
+  return {
+    rule: 'guest.tools',
+    refused,
+    why: refused
+      ? `a guest has the session tools; tools.allow of agent "${agent.id}" can name more`
+      : 'a guest has the session tools and what its agent is allowed',
+  };
 }
 
 function forChild(list: ToolList, tool: string, { depth, maxSpawnDepth }: ToolHolder): Gate[] {

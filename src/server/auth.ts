@@ -6,7 +6,7 @@ import type { FeedEvent } from '../protocol/event.ts';
 import { scopes as allScopes, type Scope } from '../protocol/frame.ts';
 import type { Level } from '../protocol/labels.ts';
 import type { TokenView } from '../protocol/result.ts';
-import type { ReadQuery, Store } from '../store/contract.ts';
+import type { Body, Reading, ReadQuery, Store } from '../store/contract.ts';
 import { levelName, levelRank } from '../store/views.ts';
 
 export interface Caller {
@@ -54,7 +54,7 @@ export class Auth {
   private readonly parts: AuthParts;
   /** Never stored: the token of this machine's own user, and one given in the environment. */
   private readonly fixed: { hash: Buffer; caller: Caller }[] = [];
-  private signIn: { hash: Buffer; until: number; level: Level } | undefined;
+  private signIn: { hash: Buffer; until: number; level: Level; tokenId: string | undefined } | undefined;
   /** Tokens that ended while this process lives, for whoever was being checked at that moment. */
   private readonly over = new Set<string>();
   private readonly ended = new Set<(tokenId: string) => void>();
@@ -154,8 +154,12 @@ export class Auth {
     return id !== undefined;
   }
 
-  async list(): Promise<TokenView[]> {
-    return (await this.parts.store.read(allTokens, {})).map(viewOf);
+  async list(by: Level): Promise<TokenView[]> {
+    return (await this.parts.store.read(tokensFor, { by })).map(viewOf);
+  }
+
+  has(name: string): Promise<boolean> {
+    return this.parts.store.read(tokenNamed, { name });
   }
 
   /** Hears which tokens have ended, to end what came with them. Returns the undo. */
@@ -164,10 +168,10 @@ export class Auth {
     return () => void this.ended.delete(listener);
   }
 
-  /** A code that signs one browser in, once, up to a level. A newer one takes its place. */
-  signInCode(level: Level = 'RESTRICTED'): { code: string; expiresAt: number } {
+  /** A code that signs one browser in, once, up to a level. A newer one takes its place; it ends with the token that asked for it. */
+  signInCode(level: Level = 'RESTRICTED', tokenId?: string): { code: string; expiresAt: number } {
     const code = this.parts.secret(24);
-    this.signIn = { hash: digest(code), until: this.parts.now() + signInMs, level };
+    this.signIn = { hash: digest(code), until: this.parts.now() + signInMs, level, tokenId };
     return { code, expiresAt: this.signIn.until };
   }
 
@@ -191,6 +195,7 @@ export class Auth {
 
   private end(tokenId: string): void {
     this.over.add(tokenId);
+    if (this.signIn?.tokenId === tokenId) this.signIn = undefined;
     for (const listener of this.ended) listener(tokenId);
   }
 
@@ -262,10 +267,27 @@ const tokenById: ReadQuery<{ id: string }, TokenRow | undefined> = {
   },
 };
 
-const allTokens: ReadQuery<object, TokenRow[]> = {
+/** Whoever has the token of a session is that session, so a token is known to those who may know its session. */
+function* mayKnow(t: Reading, row: TokenRow, by: Level): Body<boolean> {
+  if (row.session_key === null) return true;
+  const session = yield* t.one<{ level: number }>('SELECT level FROM sessions WHERE key = ? AND current = 1', row.session_key);
+  return (session?.level ?? 0) <= levelRank(by);
+}
+
+const tokensFor: ReadQuery<{ by: Level }, TokenRow[]> = {
   name: 'tokens',
-  *body(t) {
-    return yield* t.all<TokenRow>('SELECT * FROM tokens ORDER BY name LIMIT 1000');
+  *body(t, { by }) {
+    const known: TokenRow[] = [];
+    for (const row of yield* t.all<TokenRow>('SELECT * FROM tokens ORDER BY name LIMIT 10000'))
+      if (yield* mayKnow(t, row, by)) known.push(row);
+    return known;
+  },
+};
+
+const tokenNamed: ReadQuery<{ name: string }, boolean> = {
+  name: 'token by name',
+  *body(t, { name }) {
+    return (yield* t.one('SELECT 1 FROM tokens WHERE name = ?', name)) !== undefined;
   },
 };
 
@@ -299,7 +321,8 @@ const replaceToken: EngineCommand<{ name: string; id: string; hash: string; by: 
   name: 'rotate token',
   *body(t, { name, id, hash, by, now }) {
     const row = yield* t.one<TokenRow>('SELECT * FROM tokens WHERE name = ?', name);
-    if (!row) throw new InterlaneError('TOKEN_NOT_FOUND', `token ${JSON.stringify(name)} does not exist; tokens.list shows those that do`);
+    if (!row || !(yield* mayKnow(t, row, by)))
+      throw new InterlaneError('TOKEN_NOT_FOUND', `token ${JSON.stringify(name)} does not exist; tokens.list shows those that do`);
     requireLevel(by, levelName(row.level), `token "${name}"`);
     yield* t.run('UPDATE tokens SET id = ?, hash = ?, created_at = ?, last_used_at = NULL WHERE name = ?', id, hash, now, name);
     return { old: row.id, row: { ...row, id, hash, created_at: now, last_used_at: null } };
@@ -310,9 +333,10 @@ const deleteToken: EngineCommand<{ name: string; by: Level }, string | undefined
   name: 'revoke token',
   *body(t, { name, by }) {
     const row = yield* t.one<TokenRow>('SELECT * FROM tokens WHERE name = ?', name);
-    if (row) requireLevel(by, levelName(row.level), `token "${name}"`);
-    if (row) yield* t.run('DELETE FROM tokens WHERE name = ?', name);
-    return row?.id;
+    if (!row || !(yield* mayKnow(t, row, by))) return undefined;
+    requireLevel(by, levelName(row.level), `token "${name}"`);
+    yield* t.run('DELETE FROM tokens WHERE name = ?', name);
+    return row.id;
   },
 };
 

@@ -32,6 +32,8 @@ export interface ConnectionParts {
   live: LiveRuns;
   now(): number;
   newId(): string;
+  /** Whether what is asked for can be done now. */
+  well(): boolean;
   after(ms: number, work: () => void): () => void;
   hello(): Pick<HelloOk, 'server'> & { snapshot: Pick<HelloOk['snapshot'], 'uptimeMs' | 'sessionDefaults'> };
   /** What failed inside, for the operator; never for the client. */
@@ -331,7 +333,7 @@ export class Connection {
       protocol: protocolVersion,
       server,
       features: { methods: usable.map(([name]) => name), events: [...eventNames] },
-      snapshot: { presence: [], health: { ok: true }, stateVersion: { presence: 0, health: 0 }, authMode: 'token', ...snapshot },
+      snapshot: { presence: [], health: { ok: parts.well() }, stateVersion: { presence: 0, health: 0 }, authMode: 'token', ...snapshot },
       auth: { role: caller.kind, scopes: [...caller.scopes] },
       policy: { maxPayload: frameLimits.after, maxBufferedBytes: bufferLimit, tickIntervalMs },
     };

@@ -10,7 +10,7 @@ import { keyContext } from '../rules/agents.ts';
 import { type Routes } from '../rules/route.ts';
 import { formatSessionKey, mainKey } from '../rules/session-key.ts';
 import { isLoopback } from './access.ts';
-import { Auth } from './auth.ts';
+import { allows, Auth } from './auth.ts';
 import { writeCliFile } from './cli-file.ts';
 import { Events, type EventsParts, type LiveRuns } from './events.ts';
 import { createHistory } from './history.ts';
@@ -84,7 +84,13 @@ export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door &
       'PORT_UNUSABLE',
       `address ${host} is open to others, and there is no token yet; set INTERLANE_TOKEN, or start once on this machine only to get one`,
     );
-  if (listen.token) auth.accept('environment', listen.token);
+  if (listen.token) {
+    const stored = await auth.check(listen.token);
+    // Who put the token of a session or a program there did not mean to make it an admin's.
+    if (stored && !allows(stored, 'operator.admin'))
+      throw new InterlaneError('USAGE', `INTERLANE_TOKEN is the token "${stored.name}" of this gateway and not an admin's; unset it`);
+    if (!stored) auth.accept('environment', listen.token);
+  }
   const events = new Events(parts.events);
   const began = clock.elapsed();
   const bootId = newId();
@@ -116,8 +122,9 @@ export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door &
       warnings: parts.warnings(),
     }),
   });
+  const well = () => metrics.storeWell && !parts.stopping();
   const sockets = new Sockets({
-    well: () => metrics.storeWell && !parts.stopping(),
+    well,
     auth,
     methods,
     events,
@@ -143,7 +150,7 @@ export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door &
   metrics.watch({ store, lag: () => bus.lag(), connections: () => ({ ws: sockets.size, sse: streams.size }) });
   const history = createHistory({ store, bus, world, report });
   const handlers = createRoutes({ methods, history, streams, metrics, tools, invoker, version: listen.version, newId });
-  const http = createHttp({ auth, handlers, report, ready: () => !parts.stopping() });
+  const http = createHttp({ auth, handlers, report, ready: well });
   const mcp = createMcpDoor({
     store,
     auth,

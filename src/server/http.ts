@@ -38,7 +38,7 @@ export function createHttp(parts: HttpParts): Http {
   const { auth } = parts;
   const stopping = new AbortController();
   const app = new Hono<Env>();
-  app.use(secureHeaders({ contentSecurityPolicy: { defaultSrc: ["'self'"], frameAncestors: ["'none'"] } }));
+  app.use(secureHeaders({ strictTransportSecurity: false, contentSecurityPolicy: { defaultSrc: ["'self'"], frameAncestors: ["'none'"] } }));
   app.onError((thrown, c) => {
     if (!(thrown instanceof InterlaneError)) parts.report(`${c.req.method} request`, thrown);
     const { status, body } = httpFailure(thrown);
@@ -48,7 +48,9 @@ export function createHttp(parts: HttpParts): Http {
 
   const pages: Record<Exclude<RouteName, keyof Handlers>, (c: Asked) => Response | Promise<Response>> = {
     'GET /': async (c) => {
-      const caller = await auth.check(secretOf(c));
+      const secret = secretOf(c);
+      const caller = await auth.check(secret);
+      if (!caller && secret !== undefined && auth.failed(c.env.remoteAddress) === 'too many') return tooMany(c);
       if (!caller) return c.html(page('Interlane', 'Run <code>npx interlane token sign-in</code> and open the link it prints.'));
       const links = ['/sessions', '/openapi.json', '/metrics', '/readyz'].map((path) => `<a href="${path}">${path}</a>`);
       return c.html(page('Interlane', `Signed in as ${caller.name}. ${links.join(' ')}`));
@@ -75,7 +77,12 @@ export function createHttp(parts: HttpParts): Http {
     if (caller instanceof Response) return caller;
     if (scope !== 'session') requireScope(caller, scope, name);
     const { raw } = c.req;
-    const signal = AbortSignal.any([raw.signal, stopping.signal]);
+    // A token that ends takes along what was asked with it.
+    const over = new AbortController();
+    const undo = auth.onEnd((tokenId) => {
+      if (tokenId === caller.tokenId) over.abort(ended);
+    });
+    const signal = AbortSignal.any([raw.signal, stopping.signal, over.signal]);
     const ask: Ask = {
       caller,
       method: raw.method,
@@ -86,7 +93,13 @@ export function createHttp(parts: HttpParts): Http {
       query: (schema) => readQuery(schema, new URL(raw.url).searchParams),
       body: (schema) => readBody(schema, raw),
     };
-    return parts.handlers[name](ask);
+    try {
+      const response = await parts.handlers[name](ask);
+      if (auth.isOver(caller)) throw ended;
+      return response;
+    } finally {
+      undo();
+    }
   };
 
   const byPath = Map.groupBy(Object.keys(routes) as RouteName[], (name) => name.split(' ')[1]!);
@@ -125,21 +138,26 @@ function secretOf(c: Asked): string | undefined {
 async function identify(c: Asked, auth: Auth): Promise<Caller | Response> {
   const secret = secretOf(c);
   const caller = await auth.check(secret);
-  const refused = (status: 401 | 429, message: string, headers: Record<string, string>) =>
-    c.json({ error: { message, type: status === 401 ? 'unauthorized' : 'rate_limited' } }, status, headers);
-  const challenge = { 'www-authenticate': 'Bearer' };
+  const refused = (message: string) =>
+    c.json({ ok: false, error: { message, type: 'unauthorized', code: 'UNAUTHORIZED' } }, 401, { 'www-authenticate': 'Bearer' });
   if (!caller) {
-    if (secret !== undefined && auth.failed(c.env.remoteAddress) === 'too many')
-      return refused(429, 'Too many wrong tokens from this address; wait a minute', { 'retry-after': '60' });
-    return refused(401, 'Unauthorized', challenge);
+    if (secret !== undefined && auth.failed(c.env.remoteAddress) === 'too many') return tooMany(c);
+    return refused('Unauthorized');
   }
   // The cookie is sent by the browser, not by the page: what acts must come from a page of ours, and a browser says so. The port has
   // refused every other origin already.
   const acts = c.req.method !== 'GET' && c.req.method !== 'HEAD';
   if (acts && c.req.header('authorization') === undefined && c.req.header('origin') === undefined)
-    return refused(401, 'Unauthorized: a cookie acts only with an Origin header; use a bearer token', challenge);
+    return refused('Unauthorized: a cookie acts only with an Origin header; use a bearer token');
   return caller;
 }
+
+function tooMany(c: Asked): Response {
+  const message = 'Too many wrong tokens from this address; wait a minute';
+  return c.json({ ok: false, error: { message, type: 'rate_limited', code: 'AUTH_RATE_LIMITED' } }, 429, { 'retry-after': '60' });
+}
+
+const ended = new InterlaneError('UNAUTHORIZED', 'token ended while this was under way');
 
 function placed(c: Asked, place: RegExp): string {
   return place.exec(new URL(c.req.url).pathname)?.[1] ?? '';

@@ -44,9 +44,11 @@ export function logEvents(bus: Bus, log: Log): () => void {
     deliver(event) {
       const common = { session: event.sessionKey };
       if (event.kind === 'run' && isTerminal(event.state)) {
-        const fields = { ...common, run: event.runId, outcome: event.state, ...(event.error === undefined ? {} : { error: event.error }) };
+        const fields = { ...common, run: event.runId, outcome: event.state };
         if (event.state === 'ok') log.info(fields, 'run ended');
         else log.warn(fields, 'run ended');
+        // The reason may repeat what a model's service was sent; "interlane runs" shows it to who may read the session.
+        if (event.error !== undefined) log.debug({ ...fields, error: event.error }, 'why the run ended');
       } else if (event.kind === 'delivery' && event.state !== 'pending' && event.state !== 'sending') {
         const fields = { ...common, delivery: event.deliveryId, state: event.state, channel: event.channel };
         if (event.state === 'sent') log.info(fields, 'delivery settled');

@@ -5,16 +5,11 @@ import { WebSocketServer } from 'ws';
 import { frameLimits, tickIntervalMs } from '../protocol/frame.ts';
 import { closing, Connection, type ConnectionParts } from './connection.ts';
 
-export interface SocketsParts extends ConnectionParts {
-  /** Whether what is asked for can be done now. */
-  well(): boolean;
-}
-
 /** Connections that have not said who they are. */
 const mostStrangers = 256;
 
 export class Sockets {
-  private readonly parts: SocketsParts;
+  private readonly parts: ConnectionParts;
   private readonly server = new WebSocketServer({
     noServer: true,
     maxPayload: frameLimits.before,
@@ -28,7 +23,7 @@ export class Sockets {
   private closed = false;
   private toldWell: boolean | undefined;
 
-  constructor(parts: SocketsParts) {
+  constructor(parts: ConnectionParts) {
     this.parts = parts;
     this.undoEnd = parts.auth.onEnd((tokenId) => {
       for (const one of this.connections) if (one.caller?.tokenId === tokenId) one.tokenEnded();

@@ -6,7 +6,7 @@ import { defineTool } from './define.ts';
 
 export const agentsList = defineTool({
   name: 'agents_list',
-  description: 'List the agents you may use in sessions_spawn.',
+  description: 'List the agents that you may spawn sessions of.',
   effect: 'pure',
   params: z.strictObject({}),
   // oxlint-disable-next-line require-await -- asynchronous by contract

@@ -57,6 +57,8 @@ export interface Tool {
   params: z.ZodType<Record<string, unknown>>;
   /** What a crash in the middle means: `pure` and `keyed` are done again, `once` is reported as unknown. */
   effect: 'pure' | 'keyed' | 'once';
+  /** It asks a model, which somebody pays for. */
+  costs?: true;
   /** Level of what it returns, unless `classification.tools` says otherwise. */
   level?: Level | undefined;
   /** Its arguments as JSON Schema, where they are checked by somebody else. */
@@ -69,6 +71,7 @@ export function defineTool<P extends z.ZodType<Record<string, unknown>>>(tool: {
   description: string;
   params: P;
   effect: Tool['effect'];
+  costs?: true;
   run(context: ToolContext, args: z.infer<P>): Promise<ToolOutcome>;
 }): Tool {
   return tool;

@@ -4,6 +4,7 @@ import { untilAborted } from '../engine/abort.ts';
 import type { Engine } from '../engine/engine.ts';
 import { ask, partyOfRow } from '../engine/policy.ts';
 import type { PendingCall, Turn, Usage } from '../engine/runner.ts';
+import { chargeSession } from '../engine/end.ts';
 import { raiseTaint } from '../engine/sessions.ts';
 import { InterlaneError, nearest, reasonOf } from '../errors.ts';
 import { toolFor, usableServers, type Party } from '../rules/decide.ts';
@@ -98,7 +99,7 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
     const tool = find(asked.tool);
     if (!tool)
       return refuse('INVALID_REQUEST', `tool ${JSON.stringify(asked.tool)} does not exist${suggest(asked.tool, namesFor(session))}`);
-    if (asked.readOnly && tool.effect !== 'pure')
+    if (asked.readOnly && (tool.effect !== 'pure' || tool.costs))
       return refuse('MISSING_SCOPE', `tool ${tool.name} acts in the name of a session; call it with a token bound to that session`);
     const read = tool.params.safeParse(asked.args);
     if (!read.success) return refuse('INVALID_REQUEST', describe(tool, read.error));
@@ -159,6 +160,7 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
         async () => {},
       );
       if (answer === 'waiting') throw new InterlaneError('INTERNAL', `tool ${call.tool} cannot wait for a caller from outside`);
+      if (answer.usage) await parts.store.write(chargeSession, { sessionPk, usage: answer.usage });
       // I8. Before the answer is given.
       if (call.raises && answer.taint > 0) await parts.store.write(raiseTaint, { sessionPk, taint: answer.taint, now: parts.now() });
       return answer;

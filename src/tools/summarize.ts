@@ -14,6 +14,7 @@ export const summarize = defineTool({
   name: 'summarize',
   description: 'Summarize this conversation, for a handoff or a recap.',
   effect: 'pure',
+  costs: true,
   params: z.strictObject({
     scope: z.enum(['session', 'topic']).optional().describe('all of it (default), or one topic'),
     topic: z.string().min(1).max(500).optional().describe('which topic (default: the latest)'),

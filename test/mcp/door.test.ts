@@ -104,7 +104,11 @@ describe('the MCP door', () => {
       params: z.strictObject({}),
       run: () => Promise.resolve({ value: { word: 'plum' } }),
     });
-    const stage = await door({ classification: { tools: { vault: 'CONFIDENTIAL' } } }, [], { tools: [secret] });
+    const stage = await door(
+      { classification: { tools: { vault: 'CONFIDENTIAL' } }, agents: { list: [{ id: 'main', tools: { allow: ['*'] } }] } },
+      [],
+      { tools: [secret] },
+    );
     const { token, key } = await stage.operator('guests.join', { name: 'g', see: 'agent' });
     const client = await stage.client(token);
     expect(await client.call('sessions_send', { sessionKey: 'main', message: 'Hello' })).toMatchObject({ status: 'ok' });

@@ -413,7 +413,7 @@ describe('a level', () => {
   });
 
   it('cannot be raised by making, rotating or signing in: nobody gives what is above them', async () => {
-    const { door, low } = await withSecret();
+    const { door, low, key: hidden } = await withSecret();
     expect(await low.refusal('tokens.create', { name: 'up', level: 'RESTRICTED', scopes: ['operator.admin'] })).toMatchObject(missingScope);
     expect((await low.call('tokens.create', { name: 'side', scopes: ['operator.admin'] })).view).toMatchObject({ level: 'PUBLIC' });
     expect(await low.refusal('tokens.rotate', { name: 'admin' })).toMatchObject(missingScope);
@@ -422,8 +422,67 @@ describe('a level', () => {
     const browser = await Wire.connect(door.port, undefined, {}, { cookie: await signIn(door, url), origin: origin(door) });
     expect((await browser.call('sessions.list', {})).sessions.map(({ key }) => key)).toEqual([main]);
     for (const name of ['cli', 'environment']) expect(await low.call('tokens.revoke', { name })).toEqual({ revoked: false, name });
+    // A token that is a session above them would make them that session.
+    await token(door, { name: 'inside', sessionKey: hidden });
+    expect(await low.refusal('tokens.rotate', { name: 'inside' })).toMatchObject({ details: { code: 'TOKEN_NOT_FOUND' } });
+    expect(await low.call('tokens.revoke', { name: 'inside' })).toEqual({ revoked: false, name: 'inside' });
+    expect((await low.call('tokens.list')).tokens.map(({ name }) => name)).not.toContain('inside');
     expect(await low.refusal('tokens.create', { name: 'cli' })).toMatchObject({ details: { code: 'TOKEN_EXISTS' } });
     await Wire.connect(door.port, door.admin);
+  });
+});
+
+describe('a token that ends', () => {
+  it('takes along the sign-in link that it asked for', async () => {
+    const door = await open();
+    const admin = await Wire.connect(door.port, door.admin);
+    const { token: made } = await admin.call('tokens.create', { name: 'temp', scopes: ['operator.admin'] });
+    const temp = await Wire.connect(door.port, made);
+    const { pathname, search } = new URL((await temp.call('tokens.signIn')).url);
+    await admin.call('tokens.revoke', { name: 'temp' });
+    expect(await http(door.port, `${pathname}${search}`)).toMatchObject({ status: 403 });
+  });
+
+  it('takes along the requests under way', async () => {
+    const { tool, entered, open: letGo } = gates();
+    const script: ScriptText = [{ steps: [{ calls: [{ tool: 'gate', args: { name: 'g' } }] }, { say: 'late' }] }];
+    const door = await open({}, script, { tools: [tool] });
+    const admin = await Wire.connect(door.port, door.admin);
+    const { token: made } = await admin.call('tokens.create', { name: 'temp', scopes: ['operator.write'] });
+    const waiting = fetch(`${origin(door)}/sessions/main/messages?wait=60`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${made}` },
+      body: JSON.stringify({ message: 'hello' }),
+    });
+    await entered('g');
+    await admin.call('tokens.revoke', { name: 'temp' });
+    expect(await (await waiting).json()).toMatchObject({ ok: false, error: { code: 'UNAUTHORIZED' } });
+    letGo('g');
+  });
+
+  it("that is in INTERLANE_TOKEN and not an admin's is refused at the start instead of becoming one", async () => {
+    const door = await open();
+    const made = await token(door, { name: 'inside', sessionKey: main });
+    await door.stage.close();
+    await expect(door.stage.start({}, [], { listen: { ...listen, token: made } })).rejects.toThrow(/INTERLANE_TOKEN is the token "inside"/);
+  });
+});
+
+describe('a wrong token', () => {
+  it('counts on the first page too, which would otherwise tell a right one', async () => {
+    const door = await open();
+    const look = () => fetch(`${origin(door)}/`, { headers: { authorization: 'Bearer wrong' } });
+    const statuses = new Set<number>();
+    for (let tries = 0; tries < 12; tries++) statuses.add((await look()).status);
+    expect([...statuses]).toEqual([200, 429]);
+  });
+});
+
+describe('a token that only reads', () => {
+  it('does not spend on models', async () => {
+    const door = await open();
+    const reader = await Wire.connect(door.port, await token(door, { name: 'reader', scopes: ['operator.read'] }));
+    expect(await reader.call('tools.invoke', { tool: 'summarize' })).toMatchObject({ ok: false, result: { code: 'MISSING_SCOPE' } });
   });
 });
 

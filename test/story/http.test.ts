@@ -95,7 +95,7 @@ describe('who calls', () => {
       const { status, json, headers } = await stage.ask('/sessions', { token });
       expect([status, json, headers.get('www-authenticate')]).toEqual([
         401,
-        { error: { message: 'Unauthorized', type: 'unauthorized' } },
+        { ok: false, error: { message: 'Unauthorized', type: 'unauthorized', code: 'UNAUTHORIZED' } },
         'Bearer',
       ]);
     }

@@ -15,7 +15,7 @@ export function accessMethods(
     'guests.join': async ({ name, agentId, see, rotate }, call) => {
       const agent = agentId === undefined ? world().agents.defaultId : agentIdOf(agentId);
       const tokenName = `guest:${agent}:${name}`;
-      const joined = (await auth.list()).some((token) => token.name === tokenName);
+      const joined = await auth.has(tokenName);
       if (joined && !rotate)
         throw new InterlaneError(
           'TOKEN_EXISTS',
@@ -37,7 +37,7 @@ export function accessMethods(
       };
     },
 
-    'tokens.list': async () => ({ tokens: await auth.list() }),
+    'tokens.list': async (_, { caller }) => ({ tokens: await auth.list(caller.level) }),
     'tokens.create': async ({ name, scopes, level, sessionKey }, call) => {
       if (sessionKey === undefined) {
         requireLevel(call.caller.level, level ?? call.caller.level, `token "${name}"`);
@@ -49,7 +49,7 @@ export function accessMethods(
       return auth.create({ name, kind: 'session', scopes: [], level: 'PUBLIC', sessionKey: row.key });
     },
     'tokens.signIn': async (_, { caller }) => {
-      const { code, expiresAt } = auth.signInCode(caller.level);
+      const { code, expiresAt } = auth.signInCode(caller.level, caller.tokenId);
       return { url: parts.signInUrl(code), expiresAt };
     },
     'tokens.rotate': ({ name }, { caller }) => auth.rotate(name, caller.level),
