@@ -1,4 +1,5 @@
 // `interlane send` and `interlane wait`: a message in, its reply out; and asking again for a reply that took longer.
+import { longestMessage } from '../protocol/method.ts';
 import type { Client } from '../client/client.ts';
 import { errorTable, InterlaneError, type ErrorCode } from '../errors.ts';
 import type { WaitAnswer } from '../protocol/result.ts';
@@ -15,7 +16,8 @@ export interface SendFlags extends WaitFlags {
   idempotencyKey?: string;
 }
 
-const longestMessage = 4_000_000;
+/** Of standard input: as much as a message can hold, in characters of up to four bytes. */
+const longestInput = 4_000_000;
 const longestWaitMs = 86_400_000;
 
 export async function send(terminal: Terminal, client: Client, session: string, words: string[], flags: SendFlags): Promise<void> {
@@ -28,8 +30,9 @@ export async function send(terminal: Terminal, client: Client, session: string, 
 }
 
 async function messageOf(terminal: Terminal, words: string[]): Promise<string> {
-  const text = words.join(' ') === '-' ? await readAll(terminal.stdin, longestMessage) : words.join(' ');
-  if (text === undefined) throw new InterlaneError('INVALID_REQUEST', `message is too long; at most ${longestMessage} bytes are read`);
+  const text = words.join(' ') === '-' ? (await readAll(terminal.stdin, longestInput))?.replace(/\r?\n$/, '') : words.join(' ');
+  if (text === undefined || text.length > longestMessage)
+    throw new InterlaneError('INVALID_REQUEST', `message is too long; it may have ${longestMessage} characters`);
   if (text.trim() === '')
     throw new InterlaneError('USAGE', 'message is empty; write it after the session, or "-" to read it from standard input');
   return text;

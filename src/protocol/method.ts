@@ -8,7 +8,9 @@ import { queueModes, runStates } from './run.ts';
 const Key = z.string().min(1).max(4096);
 const Id = z.string().min(1).max(256);
 const Label = z.string().trim().min(1).max(512);
-const Text = z.string().max(1_000_000);
+/** Characters of one message. */
+export const longestMessage = 1_000_000;
+const Text = z.string().max(longestMessage);
 const Message = Text.refine((text) => text.trim() !== '', 'must not be blank');
 const Cursor = z.string().min(1).max(64);
 const agent = { agentId: z.string().min(1).max(64).optional() };

@@ -1,4 +1,5 @@
 // Server-sent events: text out as fast as its reader takes it. What a slow reader has not taken stays in the store, not here.
+import { InterlaneError } from '../errors.ts';
 import type { Auth, Caller } from './auth.ts';
 
 export interface StreamsParts {
@@ -21,6 +22,9 @@ const slowReaderMs = 30_000;
 const bufferBytes = 64 * 1024;
 
 /** All streams that are open: kept alive together, ended with their token or with the gateway. */
+/** Streams of one token. */
+const mostStreams = 500;
+
 export class Streams {
   private readonly parts: StreamsParts;
   private readonly open = new Map<Stream, Caller>();
@@ -41,6 +45,9 @@ export class Streams {
 
   start(caller: Caller, wire: Wire): Stream {
     const { parts } = this;
+    const own = [...this.open.values()].filter(({ tokenId }) => tokenId === caller.tokenId).length;
+    if (own >= mostStreams)
+      throw new InterlaneError('BUSY', `token "${caller.name}" follows ${mostStreams} sessions already; end some, or use the websocket`);
     const stream = new Stream(parts, wire);
     this.open.set(stream, caller);
     stream.onEnd(() => void this.open.delete(stream));

@@ -117,8 +117,9 @@ export function chatMethods(
       const row = await need(call, { session: sessionKey ?? 'main', agentId });
       const name = channel ?? [...parts.channels][0];
       if (name === undefined || !parts.channels.has(name)) {
-        const known = parts.channels.size > 0 ? `there are: ${[...parts.channels].join(', ')}` : 'none is';
-        throw new InterlaneError('CHANNEL_NOT_CONFIGURED', `channel ${JSON.stringify(name ?? '')} is not configured; ${known}`);
+        const known = [...parts.channels].join(', ');
+        const what = name === undefined ? 'no channel is configured yet' : `channel ${JSON.stringify(name)} is not configured`;
+        throw new InterlaneError('CHANNEL_NOT_CONFIGURED', known === '' ? what : `${what}; there are: ${known}`);
       }
       const context = {
         channel: name,
