@@ -37,8 +37,10 @@ const noSpace = 100 * 1024 ** 2;
 
 /** The exit status: of the first thing that is broken, or 0. */
 export async function doctor(terminal: Terminal, flags: DoctorFlags): Promise<number> {
-  const paths = findPaths(flags, terminal.env, terminal.home);
-  const own = await running(paths.stateDir);
+  const named = findPaths(flags, terminal.env, terminal.home);
+  const own = await running(named.stateDir);
+  // A gateway that runs is asked about with the config it runs on, unless another one was named.
+  const paths = { ...named, configFile: named.configFile ?? own?.config };
   const { config, findings: configFindings } = checkConfig(terminal, paths);
   const findings = [
     checkNode(),

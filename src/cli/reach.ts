@@ -87,8 +87,9 @@ function findGateway(terminal: Terminal, flags: ReachFlags): Found {
 
 function readCliFile(stateDir: string): CliFile | undefined {
   try {
-    const { url, token, pid } = JSON.parse(readFileSync(cliFile(stateDir), 'utf8')) as Partial<CliFile>;
-    return typeof url === 'string' && typeof token === 'string' && typeof pid === 'number' ? { url, token, pid } : undefined;
+    const { url, token, pid, config } = JSON.parse(readFileSync(cliFile(stateDir), 'utf8')) as Partial<CliFile>;
+    const usable = typeof url === 'string' && typeof token === 'string' && typeof pid === 'number';
+    return usable ? { url, token, pid, ...(typeof config === 'string' ? { config } : {}) } : undefined;
   } catch {
     return undefined;
   }

@@ -20,7 +20,7 @@ export interface UpFlags {
 }
 
 export async function up(terminal: Terminal, paths: Paths, config: Config, warnings: string[], flags: UpFlags): Promise<void> {
-  const listen = listenAt(terminal.env, config, flags);
+  const listen = listenAt(terminal.env, config, flags, paths.configFile);
   const open = openState(paths.stateDir);
   enableCompileCache(join(paths.stateDir, 'cache')); // the next start is faster
   const [{ startGateway }, { createLog }, { findModel }] = await Promise.all([
@@ -87,14 +87,14 @@ function followConfig(file: string, env: Terminal['env'], gateway: { reload(conf
 
 const shortestToken = 16;
 
-function listenAt(env: Terminal['env'], config: Config, flags: UpFlags) {
+function listenAt(env: Terminal['env'], config: Config, flags: UpFlags, configFile: string | undefined) {
   const token = env['INTERLANE_TOKEN'] || undefined;
   if (token !== undefined && token.length < shortestToken)
     throw new InterlaneError(
       'USAGE',
       `INTERLANE_TOKEN is too short to be a secret; give at least ${shortestToken} characters, or unset it`,
     );
-  return { host: flags.host ?? config.gateway.host, port: flags.port ?? portOf(env) ?? config.gateway.port, token, version };
+  return { host: flags.host ?? config.gateway.host, port: flags.port ?? portOf(env) ?? config.gateway.port, token, version, configFile };
 }
 
 function portOf(env: Terminal['env']): number | undefined {

@@ -6,6 +6,8 @@ export interface CliFile {
   url: string;
   token: string;
   pid: number;
+  /** The config file it follows, if it was given one. */
+  config?: string | undefined;
 }
 
 /** Written whole or not at all, so that a command never reads half of it. Returns the undo. */

@@ -34,6 +34,8 @@ export interface Listen {
   /** A secret to accept as an admin's, for containers and tests. */
   token?: string | undefined;
   version: string;
+  /** Told to the commands of this machine's user. */
+  configFile?: string | undefined;
 }
 
 export interface Door {
@@ -181,7 +183,7 @@ export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door &
   // This machine's own user needs no setup: the address and a secret that lives as long as this process.
   const secret = parts.secret(32);
   auth.accept('cli', secret);
-  const forget = writeCliFile(stateDir, { url, token: secret, pid: process.pid });
+  const forget = writeCliFile(stateDir, { url, token: secret, pid: process.pid, config: listen.configFile });
   return {
     url,
     port: server.port,
