@@ -74,13 +74,19 @@ function asText(terminal: Terminal, alone: boolean, tools: boolean): Show {
     },
     changed(event) {
       if (event.phase === 'end') {
-        if (event.state !== 'ok') note(`${event.sessionKey}: run ${event.runId} ended with ${event.state}`);
+        if (event.state !== 'ok') note(endOf(`${event.sessionKey}: `, event.runId, event.state, event.error));
       } else if (event.phase === undefined) {
         if (event.reason === 'resync') note('some of what happened is no longer kept; see: interlane history');
         else if (event.reason !== 'patch') note(`${event.sessionKey}: ${words[event.reason]}`);
       }
     },
-    ...(stream ? { chat: (event) => stream.heard(event, terminal.now()) } : {}),
+    chat(event) {
+      stream?.heard(event, terminal.now());
+      // Who follows one session hears only its messages, and a run that fails may leave none.
+      if (!alone || (event.state !== 'error' && event.state !== 'aborted')) return;
+      stream?.cut();
+      note(endOf('', event.runId, event.state, event.state === 'error' ? event.errorMessage : undefined));
+    },
     connected() {
       gone = false;
       connections++;
@@ -94,6 +100,9 @@ function asText(terminal: Terminal, alone: boolean, tools: boolean): Show {
     },
   };
 }
+
+const endOf = (where: string, runId: string, state: string, error: string | undefined) =>
+  `${where}run ${runId} ended with ${state}${error === undefined || error === state ? '' : `: ${error}`}`;
 
 const words = { create: 'opened', reset: 'a new life begins', archive: 'archived', delete: 'deleted' } as const;
 

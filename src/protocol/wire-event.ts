@@ -21,7 +21,7 @@ export type SessionMessage = Followed & OfMessage & { message: WireMessage; usag
 
 export type SessionsChanged =
   | (Followed & OfMessage & { phase: 'message'; session?: WireSession })
-  | (Followed & { phase: 'end'; runId: string; state: string; session?: WireSession })
+  | (Followed & { phase: 'end'; runId: string; state: string; error?: string; session?: WireSession })
   | (Followed & { phase?: never; reason: 'create' | 'patch' | 'reset' | 'archive' | 'delete'; session?: WireSession })
   /** What was missed is no longer kept: look at the sessions anew. */
   | { phase?: never; cursor?: never; sessionKey?: string; reason: 'resync'; ts: number };

@@ -116,8 +116,8 @@ export class Events {
           changed: JSON.stringify({ ...common, phase: 'message', ...idsOf(event), session }),
         };
       case 'run': {
-        const { runId, state } = event;
-        return { level, changed: JSON.stringify({ ...common, phase: 'end', runId, state, session }) };
+        const { runId, state, error } = event;
+        return { level, changed: JSON.stringify({ ...common, phase: 'end', runId, state, error, session }) };
       }
       case 'session': {
         const reason = { created: 'create', changed: 'patch', reset: 'reset', archived: 'archive', deleted: 'delete' }[event.change];
