@@ -5,7 +5,7 @@ import { InterlaneError, reasonOf } from '../errors.ts';
 import { inputSchema, type Tool } from '../tools/define.ts';
 import type { Model, StepLive, StepRequest, StepSaid } from './model.ts';
 import type { Choice, Models } from './models.ts';
-import { modelMessages, recapRequest, summaryMessages, systemPrompt, type Setting } from './prompt.ts';
+import { modelMessages, recapRequest, said, summaryMessages, systemPrompt, type Setting } from './prompt.ts';
 
 export interface LanguageModelParts {
   models: Models;
@@ -170,7 +170,7 @@ async function toolSet(tools: readonly Tool[]): Promise<ToolSet> {
   for (const tool of tools) {
     let shown = shownTools.get(tool);
     if (!shown) {
-      shown = { description: tool.description, inputSchema: jsonSchema(inputSchema(tool)) } as ToolSet[string];
+      shown = { description: said(tool.description), inputSchema: jsonSchema(inputSchema(tool)) } as ToolSet[string];
       shownTools.set(tool, shown);
     }
     set[tool.name] = shown;
