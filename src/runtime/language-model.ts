@@ -35,7 +35,7 @@ export function languageModel(parts: LanguageModelParts): Model {
         parts.warn(`model ${choices[index - 1]!.ref} failed (${plainReason(models, failure)}); ${choice.ref} is tried instead`);
       for (let attempt = 1; attempt <= attempts; attempt++) {
         try {
-          return await once({ ...parts, models }, choice, request, live, asked);
+          return await onceAsItThinks({ ...parts, models }, choice, request, live, asked);
         } catch (thrown) {
           live.signal.throwIfAborted();
           if (isOverflow(thrown)) throw new InterlaneError('CONTEXT_OVERFLOW', `model ${choice.ref}: the conversation is too long for it`);
@@ -69,14 +69,43 @@ export function languageModel(parts: LanguageModelParts): Model {
 interface Asked {
   messages(choice: Choice): ModelMessage[];
   tools: readonly Tool[];
+  /** How much it is to think, where that is said at all. */
+  level?: keyof typeof levels;
 }
+
+/** With the thinking level of the session; a service that refuses the level is asked again without it, and from then on at once. */
+async function onceAsItThinks(
+  parts: LanguageModelParts,
+  choice: Choice,
+  request: StepRequest,
+  live: StepLive,
+  asked: Asked,
+): Promise<StepSaid> {
+  const { models } = parts;
+  const level = models.thinkingLevel(request.agentId, request.settings);
+  if (level === undefined || !isSent(level, models.type(choice)) || models.refusesThinking(choice.ref, level))
+    return once(parts, choice, request, live, asked);
+  try {
+    return await once(parts, choice, request, live, { ...asked, level });
+  } catch (thrown) {
+    if (live.signal.aborted || !isAboutThinking(thrown)) throw thrown;
+  }
+  const said = await once(parts, choice, request, live, asked);
+  // Only now it is known that the level was what it did not like.
+  models.refuseThinking(choice.ref, level);
+  parts.warn(`model ${choice.ref} refuses the thinking level "${level}"; it is asked without one`);
+  return said;
+}
+
+/** Services that are merely compatible have no common word for not thinking, so they are told nothing. */
+const isSent = (level: string, type: string): level is keyof typeof levels =>
+  level in levels && !(level === 'off' && type === 'openai-compatible');
 
 async function once(parts: LanguageModelParts, choice: Choice, request: StepRequest, live: StepLive, asked: Asked): Promise<StepSaid> {
   const { models } = parts;
   const { streamText } = await import('ai');
   globalThis.AI_SDK_LOG_WARNINGS = false; // what a provider cannot do is said by session_status, not on the console
   const model: LanguageModel = await models.load(choice, request.settings.authProfile);
-  const wanted = models.thinkingLevel(request.agentId, request.settings);
   const silence = new AbortController();
   let cancel = () => {};
   const listen = () => {
@@ -93,7 +122,7 @@ async function once(parts: LanguageModelParts, choice: Choice, request: StepRequ
       instructions: systemPrompt(parts.setting(request)),
       messages: asked.messages(choice),
       ...(asked.tools.length > 0 ? { tools: await toolSet(asked.tools) } : {}),
-      ...(wanted !== undefined && wanted in levels ? { reasoning: levels[wanted as keyof typeof levels] } : {}),
+      ...(asked.level === undefined ? {} : { reasoning: levels[asked.level] }),
       // The transcript is ours; OpenAI is not asked to keep another.
       ...(models.type(choice) === 'openai' ? { providerOptions: { openai: { store: false } } } : {}),
       maxRetries: 0,
@@ -104,7 +133,7 @@ async function once(parts: LanguageModelParts, choice: Choice, request: StepRequ
       listen();
       switch (part.type) {
         case 'start-step':
-          noteThinking(models, choice, wanted, part.warnings);
+          noteThinking(models, choice, asked.level, part.warnings);
           break;
         case 'text-delta':
           heard.text += part.text;
@@ -245,6 +274,12 @@ function isOverflow(thrown: unknown): boolean {
   return /context.{0,20}(length|window)|prompt is too long|input.{0,40}too long|exceeds? the (maximum|context)/i.test(
     `${responseBody} ${message}`,
   );
+}
+
+/** Some services refuse a level, others the very word for it. */
+function isAboutThinking(thrown: unknown): boolean {
+  const { statusCode, responseBody = '', message = '' } = failureOf(thrown);
+  return (statusCode === 400 || statusCode === 422) && /reasoning|thinking/i.test(`${responseBody} ${message}`) && !isOverflow(thrown);
 }
 
 /** For people: no key, no page of HTML. */

@@ -646,6 +646,37 @@ describe('a session over the real door', () => {
     expect(session).toMatchObject({ usage: { inputTokens: 17, outputTokens: 8 }, thinkingNote: expect.any(String) as string });
   });
 
+  it('whose service refuses the thinking level is answered without it, and says so', async () => {
+    const body = JSON.stringify({ error: { message: 'Unrecognized request argument supplied: reasoning_effort', code: 400 } });
+    const { story, client, patch } = await open(({ body: { reasoning_effort: effort } }) =>
+      effort === undefined || effort === 'low' ? { text: 'Hi.' } : { status: 400, body },
+    );
+    await patch({ thinkingLevel: 'high' });
+    expect(await story.ask()).toMatchObject({ state: 'ok', reply: 'Hi.' });
+    await story.ask();
+    const efforts = () => story.provider.asked.map(({ body: { reasoning_effort: effort } }) => effort);
+    expect(efforts()).toEqual(['high', undefined, undefined]);
+    expect(story.warnings).toEqual(['model mock/m refuses the thinking level "high"; it is asked without one']);
+    const { session } = (await client.call('sessions.describe', { key })) as { session: Row };
+    expect(session).toMatchObject({ thinkingLevel: 'high', thinkingNote: 'the service refuses it, so it is asked without a level' });
+    // Another level is another question, and to think not at all is not said.
+    expect((await patch({ thinkingLevel: 'low' })).entry).not.toHaveProperty('thinkingNote');
+    await story.ask();
+    await patch({ thinkingLevel: 'off' });
+    await story.ask();
+    expect(efforts().slice(3)).toEqual(['low', undefined]);
+  });
+
+  it('whose request is bad for another reason is not blamed on its thinking level', async () => {
+    const body = JSON.stringify({ error: { message: 'Your reasoning is bad', code: 400 } });
+    const { story, patch } = await open((_, index) => (index < 2 ? { status: 400, body } : { text: 'Hi.' }));
+    const { entry } = await patch({ thinkingLevel: 'high' });
+    expect(await story.ask()).toMatchObject({ state: 'error', errorCode: 'MODEL_FAILED' });
+    expect(entry).not.toHaveProperty('thinkingNote');
+    await story.ask();
+    expect(story.provider.asked.map(({ body: { reasoning_effort: effort } }) => effort)).toEqual(['high', undefined, 'high']);
+  });
+
   it('tells its watchers what is said and what is taken back, as chat and agent events', async () => {
     const go = Promise.withResolvers<void>();
     const { story, client } = await open((_, index) => (index === 0 ? { text: ['Half', go.promise], ends: 'break' } : { text: 'Whole.' }));
