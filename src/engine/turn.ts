@@ -88,9 +88,9 @@ export function makeTurn({ store, clock }: TurnParts, hold: Hold): Turn {
       if (offered) hold.settled();
       return offered;
     },
-    end: async ({ text, usage }) => {
+    end: async ({ text, usage, cut }) => {
       hold.signal.throwIfAborted();
-      await hold.finish({ ...lease, outcome: 'ok', text, usage, usedMs: hold.usedMs(), now: clock.now() });
+      await hold.finish({ ...lease, outcome: 'ok', text, usage, cut, usedMs: hold.usedMs(), now: clock.now() });
       hold.settled();
     },
   };

@@ -167,6 +167,8 @@ async function once(parts: LanguageModelParts, choice: Choice, request: StepRequ
             part.usage.inputTokenDetails.cacheReadTokens,
           );
           // Without a reason it has not come to its end; one that nobody knows is an end all the same.
+          if (part.finishReason === 'length') heard.cut = 'length';
+          if (part.finishReason === 'content-filter') heard.cut = 'filter';
           complete = part.finishReason !== 'error' && (part.rawFinishReason !== undefined || known.has(part.finishReason));
           break;
         case 'error':
@@ -181,12 +183,20 @@ async function once(parts: LanguageModelParts, choice: Choice, request: StepRequ
   }
   // A stream that just stops looks like an answer, and of its calls nobody knows whether they are all and whole.
   if (!complete) throw new CutOff();
+  // Nothing at all is no answer that can be shown as cut. Asked again, it would be the same.
+  if (heard.cut !== undefined && heard.calls.length === 0 && heard.text.trim() === '')
+    throw new InterlaneError('MODEL_FAILED', withheld[heard.cut]);
   // Thoughts are given back only with the calls they led to.
   if (heard.calls.length > 0 && thoughts.size > 0) heard.reasoning = [...thoughts.values()];
   return heard;
 }
 
 const known = new Set(['stop', 'tool-calls', 'length', 'content-filter']);
+
+const withheld = {
+  filter: "the provider's filter withheld the answer",
+  length: 'it used up the length of its answer before it said anything',
+} as const;
 
 class CutOff extends Error {
   override readonly message = 'its answer was cut off';

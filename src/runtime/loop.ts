@@ -37,9 +37,9 @@ export function modelRunner(model: Model, invoker: Invoker): Runner {
         }
         turn.signal.throwIfAborted();
         used = inUse(said.usage);
-        if (said.calls.length === 0) return turn.end({ text: said.text, usage: said.usage });
+        if (said.calls.length === 0) return turn.end({ text: said.text, usage: said.usage, cut: said.cut });
         const calls = said.calls.map((call) => ({ ...call, effect: effectOf(request, call.tool) }));
-        await turn.step({ text: said.text, calls, usage: said.usage, reasoning: said.reasoning });
+        await turn.step({ text: said.text, calls, usage: said.usage, reasoning: said.reasoning, cut: said.cut });
       }
       throw new InterlaneError('POLICY_BLOCKED', `run took ${mostSteps} steps without an end and was stopped`);
     },

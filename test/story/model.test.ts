@@ -4,6 +4,9 @@ import { z } from 'zod';
 import type { Delta } from '../../src/engine/engine.ts';
 import type { GatewayOptions } from '../../src/gateway.ts';
 import type { RunView } from '../../src/protocol/run.ts';
+import { wireMessage } from '../../src/session/transcript.ts';
+import type { EntryRow } from '../../src/store/rows.ts';
+import { messageOf } from '../../src/store/views.ts';
 import { defineTool } from '../../src/tools/define.ts';
 import { HandClock } from '../clock.ts';
 import { mockProvider, type Asked, type MockProvider, type Say } from '../mock/provider.ts';
@@ -262,6 +265,41 @@ both('a fault of %s', (type) => {
   it('with a reason to end that nobody knows is an answer', async () => {
     const story = await Story.on(type, [{ text: 'Fine.', finish: 'because' }]);
     expect(await story.ask()).toMatchObject({ state: 'ok', reply: 'Fine.' });
+    expect(story.provider.asked).toHaveLength(1);
+  });
+
+  const reasons = type === 'anthropic' ? { length: 'max_tokens', filter: 'refusal' } : { length: 'length', filter: 'content_filter' };
+
+  it.each(['length', 'filter'] as const)('that cuts an answer (%s) is told to whoever reads it, beside the text', async (cut) => {
+    const calls = [{ name: 'note', args: { text: 'a' } }];
+    const story = await Story.on(
+      type,
+      [
+        { text: 'First, I', finish: reasons[cut], calls },
+        { text: 'Once upon', finish: reasons[cut] },
+      ],
+      {
+        options: { tools: [note([])] },
+      },
+    );
+    expect(await story.ask()).toMatchObject({ state: 'ok', reply: 'Once upon' });
+    const rows = await story.rows<EntryRow>(`SELECT * FROM entries WHERE role = 'assistant' ORDER BY seq`);
+    const messages = rows.map((row) => messageOf(row, undefined));
+    expect(messages).toMatchObject([{ cut }, { cut }]);
+    const stopReason = cut === 'filter' ? 'content_filter' : cut;
+    expect(messages.map((message) => wireMessage(message))).toMatchObject([{ stopReason }, { stopReason }]);
+  });
+
+  it.each([
+    ['filter', "the provider's filter withheld the answer"],
+    ['length', 'it used up the length of its answer before it said anything'],
+  ] as const)('that leaves nothing of an answer (%s) fails the run at once', async (cut, why) => {
+    const story = await Story.on(type, [{ text: '', finish: reasons[cut] }]);
+    expect(await story.ask()).toMatchObject({
+      state: 'error',
+      errorCode: 'MODEL_FAILED',
+      error: `model mock/m did not answer: ${why}`,
+    });
     expect(story.provider.asked).toHaveLength(1);
   });
 
