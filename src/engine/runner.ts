@@ -73,6 +73,8 @@ export interface Turn {
   agentId: string;
   /** Tokens in use when the turn began. */
   totalTokens: number;
+  /** Steps of the run that are kept, also those before it was parked or its gateway died. */
+  readonly steps: number;
   signal: AbortSignal;
   /** The end of the transcript, oldest first. */
   prompt(limit: number): Promise<PromptMessage[]>;

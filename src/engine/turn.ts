@@ -53,6 +53,9 @@ export function makeTurn({ store, clock }: TurnParts, hold: Hold): Turn {
     sessionKey: session.key,
     agentId: session.agent,
     totalTokens: session.total_tokens,
+    get steps() {
+      return steps;
+    },
     signal: hold.signal,
     prompt: (limit) => store.read(readPrompt, { sessionPk: session.pk, limit }),
     // Before the first step there can be none.

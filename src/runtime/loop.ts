@@ -17,7 +17,7 @@ export function modelRunner(model: Model, invoker: Invoker): Runner {
     async run(turn) {
       let used = turn.totalTokens;
       let summaries = 0;
-      for (let steps = 0; steps < mostSteps; steps++) {
+      while (turn.steps < mostSteps) {
         if ((await carryOut(turn, invoker)) === 'parked') return;
         await turn.steer();
         const request = await requestOf(turn, model, invoker);
@@ -41,7 +41,7 @@ export function modelRunner(model: Model, invoker: Invoker): Runner {
         const calls = said.calls.map((call) => ({ ...call, effect: effectOf(request, call.tool) }));
         await turn.step({ text: said.text, calls, usage: said.usage, reasoning: said.reasoning, cut: said.cut });
       }
-      throw new InterlaneError('POLICY_BLOCKED', `run took ${mostSteps} steps without an end and was stopped`);
+      throw new InterlaneError('STEP_LIMIT', `run took ${mostSteps} steps without an end and was stopped; a new message goes on from here`);
     },
   };
 }

@@ -385,6 +385,31 @@ both('a call to %s that is stopped', (type) => {
   });
 });
 
+describe('a model that never comes to an end', () => {
+  it('is stopped after a hundred steps of its run, also when the gateway was started anew meanwhile', async () => {
+    const story = await Story.on('openai-compatible', (_, index) =>
+      index === 60 ? { text: ['Half', new Promise(() => {})] } : { calls: [{ name: 'session_status', args: {} }] },
+    );
+    const { runId } = await say(story.gateway, 'hello');
+    await story.saying('Half');
+    await story.close();
+    const again = forTest(new Story(new HandClock(), story.stateDir));
+    await again.start(
+      {
+        models: { providers: { mock: settings('openai-compatible', story.provider) } },
+        agents: { list: [{ id: 'ana', default: true }], defaults: { model: 'mock/m' } },
+      },
+      [],
+    );
+    expect(await again.ended(runId)).toMatchObject({
+      state: 'error',
+      errorCode: 'STEP_LIMIT',
+      error: 'run took 100 steps without an end and was stopped; a new message goes on from here',
+    });
+    expect(story.provider.asked).toHaveLength(101);
+  });
+});
+
 both('a conversation that grows too long for %s', (type) => {
   const overflow =
     type === 'anthropic'
