@@ -385,6 +385,61 @@ both('a call to %s that is stopped', (type) => {
   });
 });
 
+describe('calls of one step', () => {
+  /** Says when it begins and ends, and lasts long enough for another to come in between. */
+  const slow = (name: string, effect: 'pure' | 'keyed', log: string[]) =>
+    defineTool({
+      name,
+      description: 'Take a while.',
+      effect,
+      params: z.strictObject({ id: z.string() }),
+      async run(_, { id }) {
+        log.push(`+${id}`);
+        for (let tick = 0; tick < 20; tick++) await new Promise(setImmediate);
+        log.push(`-${id}`);
+        return { value: id };
+      },
+    });
+
+  it('go together where they only read; one that acts goes alone and in its place', async () => {
+    const log: string[] = [];
+    const calls = ['look a', 'look b', 'act c', 'act d', 'look e'].map((text) => {
+      const [name, id] = text.split(' ') as [string, string];
+      return { name, args: { id } };
+    });
+    const story = await Story.on('openai-compatible', [{ calls }, { text: 'Done.' }], {
+      options: { tools: [slow('look', 'pure', log), slow('act', 'keyed', log)] },
+    });
+    expect(await story.ask()).toMatchObject({ state: 'ok', reply: 'Done.' });
+    expect(log.slice(0, 2).toSorted()).toEqual(['+a', '+b']);
+    expect(log.slice(4)).toEqual(['+c', '-c', '+d', '-d', '+e', '-e']);
+  });
+
+  it('that wait for another session do not keep the next one from being made', async () => {
+    const done: string[] = [];
+    const send = (to: string) => ({ name: 'sessions_send', args: { sessionKey: `agent:${to}:main`, message: 'Hi.', timeoutSeconds: 30 } });
+    const calls = [send('bo'), { name: 'note', args: { text: 'a' } }, send('cy')];
+    const story = await Story.on(
+      'openai-compatible',
+      (asked) => {
+        if (!asked.text.includes('the session agent:ana:main')) return { text: 'Hello.' };
+        return asked.text.includes('noted a') ? { text: 'Done.' } : { calls };
+      },
+      {
+        options: { tools: [note(done)] },
+        config: {
+          agents: { list: [{ id: 'ana', default: true }, { id: 'bo' }, { id: 'cy' }] },
+          tools: { sessions: { visibility: 'all' }, agentToAgent: { enabled: true } },
+        },
+      },
+    );
+    expect(await story.ask()).toMatchObject({ state: 'ok', reply: 'Done.' });
+    const results = await story.rows<{ text: string }>(`SELECT text FROM entries WHERE role = 'toolResult'`);
+    expect(results.filter(({ text }) => text.includes('"status":"ok"'))).toHaveLength(2);
+    expect(done).toEqual(['a']);
+  });
+});
+
 describe('a model that never comes to an end', () => {
   it('is stopped after a hundred steps of its run, also when the gateway was started anew meanwhile', async () => {
     const story = await Story.on('openai-compatible', (_, index) =>
