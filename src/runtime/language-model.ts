@@ -42,7 +42,11 @@ export function languageModel(parts: LanguageModelParts): Model {
           failure = thrown;
           live.again();
           if (!canHelp(thrown) || attempt === attempts) break;
-          await parts.sleep(pauseMs(thrown, attempt), live.signal);
+          const pause = pauseMs(thrown, attempt);
+          parts.warn(
+            `model ${choice.ref} failed (${statusOf(thrown)}); tried again in ${pause / 1_000} s, attempt ${attempt + 1} of ${attempts}`,
+          );
+          await parts.sleep(pause, live.signal);
         }
       }
     }
@@ -290,6 +294,12 @@ function isOverflow(thrown: unknown): boolean {
 function isAboutThinking(thrown: unknown): boolean {
   const { statusCode, responseBody = '', message = '' } = failureOf(thrown);
   return (statusCode === 400 || statusCode === 422) && /reasoning|thinking/i.test(`${responseBody} ${message}`) && !isOverflow(thrown);
+}
+
+/** For the log of what may yet go well: nothing of what the service wrote. */
+function statusOf(thrown: unknown): string {
+  const { statusCode } = failureOf(thrown);
+  return statusCode === undefined || statusCode < 400 ? 'no whole answer' : `status ${statusCode}`;
 }
 
 /** For people: no key, no page of HTML. */

@@ -206,6 +206,10 @@ both('a fault of %s', (type) => {
     const [first, , third] = story.provider.asked;
     expect(third!.body).toEqual(first!.body);
     expect(third!.body.tools).not.toHaveLength(0);
+    expect(story.warnings).toEqual([
+      `model mock/m failed (status ${status}); tried again in 1 s, attempt 2 of 4`,
+      `model mock/m failed (status ${status}); tried again in 2 s, attempt 3 of 4`,
+    ]);
   });
 
   it('that says when to come back is listened to, within reason', async () => {
@@ -242,6 +246,9 @@ both('a fault of %s', (type) => {
     expect(await ended).toMatchObject({ state: 'ok', reply: 'A whole answer.' });
     expect(story.said).toBe('A whole answer.');
     expect(story.deltas.filter((delta) => delta.replace)).toHaveLength(bad.garbage ? 0 : 1);
+    expect(story.warnings).toEqual([
+      expect.stringMatching(/^model mock\/m failed \((no whole answer|status 5\d\d)\); tried again in 1 s, attempt 2 of 4$/),
+    ]);
     expect((await story.texts()).map(({ text }) => text)).toEqual(['hello', 'A whole answer.']);
   });
 
