@@ -35,6 +35,7 @@ export const errorTable = {
   IDEMPOTENCY_CONFLICT: { ws: 'INVALID_REQUEST', http: 409, exit: 65 },
   CYCLIC_WAIT: { ws: 'INVALID_REQUEST', http: 409, exit: 65 },
   LOOP_LIMIT: { ws: 'FORBIDDEN', http: 429, exit: 77 },
+  STEP_LIMIT: { ws: 'FORBIDDEN', http: 429, exit: 77 },
   MODEL_UNKNOWN: { ws: 'INVALID_REQUEST', http: 400, exit: 65 },
   MODEL_FAILED: { ws: 'UNAVAILABLE', http: 503, exit: 69 },
   CONTEXT_OVERFLOW: { ws: 'UNAVAILABLE', http: 503, exit: 69 },

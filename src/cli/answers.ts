@@ -118,6 +118,8 @@ export class Answers {
         if (run) run.begun = '';
       }
     }
+    if (message.stopReason === 'length') this.paper.lines('it was cut off at its greatest length', 'note');
+    if (message.stopReason === 'content_filter') this.paper.lines("it was cut off by the provider's filter", 'note');
     for (const block of typeof message.content === 'string' ? [] : message.content)
       if (block.type === 'toolCall') this.call(block.id, block.name, block.arguments);
   }

@@ -1,5 +1,6 @@
 // Ending a run, in one transaction: its last entry, its waiters' results, the next turn of its exchange, its delivery, its lane.
 import type { RunOutcome } from '../protocol/run.ts';
+import type { Cut } from '../protocol/transcript.ts';
 import type { World } from '../rules/decide.ts';
 import type { Body, Reading } from '../store/contract.ts';
 import type { CallRow, RunRow, SessionRow, WaitRow } from '../store/rows.ts';
@@ -25,6 +26,7 @@ export interface RunEnd {
   code?: string | undefined;
   error?: string | undefined;
   usage?: Usage | undefined;
+  cut?: Cut | undefined;
   usedMs?: number | undefined;
   now: number;
 }
@@ -60,7 +62,7 @@ export function* endRun(t: Tx, ending: Ending, run: RunRow, end: RunEnd, held?: 
   }
   let replySeq: number | null = null;
   if (end.text !== undefined && end.text !== '') {
-    const body = end.outcome === 'ok' ? undefined : { aborted: true as const };
+    const body = end.outcome !== 'ok' ? { aborted: true as const } : end.cut === undefined ? undefined : { cut: end.cut };
     replySeq = yield* appendEntry(
       t,
       session,

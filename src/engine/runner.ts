@@ -1,6 +1,6 @@
 // The contract between the engine and whatever takes turns: a model loop, a script, an outside harness.
 import type { CallRow } from '../store/rows.ts';
-import type { TranscriptMessage } from '../protocol/transcript.ts';
+import type { Cut, TranscriptMessage } from '../protocol/transcript.ts';
 import type { CallResult } from './end.ts';
 import type { SessionSettings } from './policy.ts';
 import type { Lease, PlannedCall } from './runs.ts';
@@ -73,6 +73,8 @@ export interface Turn {
   agentId: string;
   /** Tokens in use when the turn began. */
   totalTokens: number;
+  /** Steps of the run that are kept, also those before it was parked or its gateway died. */
+  readonly steps: number;
   signal: AbortSignal;
   /** The end of the transcript, oldest first. */
   prompt(limit: number): Promise<PromptMessage[]>;
@@ -84,7 +86,13 @@ export interface Turn {
   retract(): void;
   /** What the session is set to, now. */
   settings(): Promise<SessionSettings>;
-  step(step: { text: string; calls: PlannedCall[]; usage: Usage; reasoning?: Thought[] | undefined }): Promise<PendingCall[]>;
+  step(step: {
+    text: string;
+    calls: PlannedCall[];
+    usage: Usage;
+    reasoning?: Thought[] | undefined;
+    cut?: Cut | undefined;
+  }): Promise<PendingCall[]>;
   /** Puts a summary in the place of everything up to and with a seq; nothing is deleted. */
   compact(summary: { text: string; through: number; usage: Usage }): Promise<void>;
   startCall(call: PendingCall): Promise<void>;
@@ -95,7 +103,7 @@ export interface Turn {
   park(): Promise<boolean>;
   /** Gives the slot back until somebody outside has answered this turn. False: it is being stopped, so end it. */
   offer(): Promise<boolean>;
-  end(end: { text: string; usage: Usage }): Promise<void>;
+  end(end: { text: string; usage: Usage; cut?: Cut | undefined }): Promise<void>;
 }
 
 /** Returns when the turn has ended or is parked. What it throws ends the run as an error. */

@@ -1,6 +1,7 @@
 // The life of a run, each move one transaction: claim, step, call, park, end, release, abort, recover. Every one checks the lease.
 import { InterlaneError } from '../errors.ts';
 import { runClasses, type RunClass } from '../protocol/run.ts';
+import type { Cut } from '../protocol/transcript.ts';
 import type { Body } from '../store/contract.ts';
 import type { CallRow, RunRow, SessionRow, WaitRow } from '../store/rows.ts';
 import {
@@ -122,16 +123,17 @@ export interface PlannedCall {
 
 /** The assistant's words and all its calls, before any of them is carried out. */
 export const persistStep: EngineCommand<
-  Lease & { text: string; calls: PlannedCall[]; usage: Usage; reasoning?: Thought[] | undefined; now: number },
+  Lease & { text: string; calls: PlannedCall[]; usage: Usage; reasoning?: Thought[] | undefined; cut?: Cut | undefined; now: number },
   CallRow[]
 > = {
   name: 'persist step',
-  *body(t, { text, calls, usage, reasoning, now, ...lease }) {
+  *body(t, { text, calls, usage, reasoning, cut, now, ...lease }) {
     const { run, session } = yield* held(t, lease);
     const step = run.step + 1;
     const body = {
       calls: calls.map((call, idx) => ({ id: `${step}.${idx}`, name: call.tool, arguments: call.args })),
       ...(reasoning ? { reasoning } : {}),
+      ...(cut === undefined ? {} : { cut }),
       ...(calls.some((call) => call.providerOptions) ? { callOptions: calls.map((call) => call.providerOptions ?? null) } : {}),
     };
     session.total_tokens = tokensInUse(session, usage);

@@ -53,6 +53,9 @@ export function makeTurn({ store, clock }: TurnParts, hold: Hold): Turn {
     sessionKey: session.key,
     agentId: session.agent,
     totalTokens: session.total_tokens,
+    get steps() {
+      return steps;
+    },
     signal: hold.signal,
     prompt: (limit) => store.read(readPrompt, { sessionPk: session.pk, limit }),
     // Before the first step there can be none.
@@ -88,9 +91,9 @@ export function makeTurn({ store, clock }: TurnParts, hold: Hold): Turn {
       if (offered) hold.settled();
       return offered;
     },
-    end: async ({ text, usage }) => {
+    end: async ({ text, usage, cut }) => {
       hold.signal.throwIfAborted();
-      await hold.finish({ ...lease, outcome: 'ok', text, usage, usedMs: hold.usedMs(), now: clock.now() });
+      await hold.finish({ ...lease, outcome: 'ok', text, usage, cut, usedMs: hold.usedMs(), now: clock.now() });
       hold.settled();
     },
   };

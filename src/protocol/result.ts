@@ -16,7 +16,7 @@ export const WireMessage = z.object({
   toolCallId: z.string().exactOptional(),
   toolName: z.string().exactOptional(),
   isError: z.boolean().exactOptional(),
-  stopReason: z.literal('aborted').exactOptional(),
+  stopReason: z.enum(['aborted', 'length', 'content_filter']).exactOptional(),
   taint: z.string().exactOptional(),
   __openclaw: z.object({
     id: z.string(),

@@ -18,6 +18,10 @@ export const Block = z.union([
 ]);
 export type Block = z.infer<typeof Block>;
 
+/** Why a model's words end before their end: the length it may have, or its provider's filter. */
+export const Cut = z.enum(['length', 'filter']);
+export type Cut = z.infer<typeof Cut>;
+
 export const TranscriptMessage = z.strictObject({
   id: z.string(),
   seq: z.int(),
@@ -29,6 +33,7 @@ export const TranscriptMessage = z.strictObject({
   isError: z.boolean().optional(),
   /** What was kept of a turn that was stopped. */
   aborted: z.literal(true).optional(),
+  cut: Cut.optional(),
   runId: z.string().optional(),
   taint: Level,
   timestamp: z.int(),

@@ -3,7 +3,8 @@ import { createHash } from 'node:crypto';
 import { platformId } from '../protocol/ids.ts';
 
 // Ids keep their own spelling, colons included, as long as it is harmless. Three things are written with `%`:
-//   %hh / %uhhhh   one character that is invisible, a control or half a surrogate pair, or the first letter of a grammar word
+//   %hh / %uhhhh   one character that is invisible, a control, half a surrogate pair or a bracket of the gateway's lines to a model,
+//                  or the first letter of a grammar word
 //   %sha256-<hex>  an id whose text would be longer than `longest`
 //   %peer-<id>     a peer who is not linked, but whose id is the name of a linked person
 // A `%` that would read as one of these is itself written `%25`, so `decode(encode(id)) === id` and no two ids share a text.
@@ -15,7 +16,7 @@ const unlinkedMark = '%peer-';
 // Listed by hand, not by Unicode class: a key must not change with the Unicode version of the runtime. Plain spaces stay.
 const unsafe =
   // oxlint-disable-next-line no-control-regex, no-misleading-character-class
-  /[\u0000-\u001f\u007f-\u00a0\u00ad\u061c\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff\ufff9-\ufffb]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
+  /[\u0000-\u001f\u007f-\u00a0\u00ad\u061c\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u27e6\u27e7\u3000\ufeff\ufff9-\ufffb]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
 
 /** The text of an id in a key, or undefined for a blank id. Equal ids up to case and outer space give equal text; others never do. */
 export function encodeId(raw: string, masked: (segment: string, index: number) => boolean): string | undefined {

@@ -53,6 +53,8 @@ const nastyWord = fc.constantFrom(
   '%sha256-',
   '%peer-',
   '%u200b',
+  '⟦',
+  '⟧',
   'alice',
   'BOB',
   ' ',
@@ -212,13 +214,13 @@ describe('a session key', () => {
     );
   });
 
-  it('has no control or invisible characters and a bounded length, whatever the id', () => {
+  it('has no control or invisible characters, no brackets of the gateway and a bounded length, whatever the id', () => {
     fc.assert(
       fc.property(fc.oneof(nastyId, fc.string({ unit: 'binary', minLength: 9_000, maxLength: 10_000 })), (id) => {
         fc.pre(id.trim() !== '');
         const text = formatSessionKey(groupKey({ kind: 'group', channel: 'irc', id }, 'main'));
         expect(text.length).toBeLessThan(400);
-        expect(text).not.toMatch(/[\p{Cc}\u200b\u202e\ufeff]/u);
+        expect(text).not.toMatch(/[\p{Cc}\u200b\u202e\ufeff⟦⟧]/u);
         expect(text.isWellFormed()).toBe(true);
       }),
       { numRuns: 100 },

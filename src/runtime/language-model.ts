@@ -5,7 +5,7 @@ import { InterlaneError, reasonOf } from '../errors.ts';
 import { inputSchema, type Tool } from '../tools/define.ts';
 import type { Model, StepLive, StepRequest, StepSaid } from './model.ts';
 import type { Choice, Models } from './models.ts';
-import { modelMessages, recapRequest, summaryMessages, systemPrompt, type Setting } from './prompt.ts';
+import { modelMessages, recapRequest, said, summaryMessages, systemPrompt, type Setting } from './prompt.ts';
 
 export interface LanguageModelParts {
   models: Models;
@@ -35,14 +35,18 @@ export function languageModel(parts: LanguageModelParts): Model {
         parts.warn(`model ${choices[index - 1]!.ref} failed (${plainReason(models, failure)}); ${choice.ref} is tried instead`);
       for (let attempt = 1; attempt <= attempts; attempt++) {
         try {
-          return await once({ ...parts, models }, choice, request, live, asked);
+          return await onceAsItThinks({ ...parts, models }, choice, request, live, asked);
         } catch (thrown) {
           live.signal.throwIfAborted();
           if (isOverflow(thrown)) throw new InterlaneError('CONTEXT_OVERFLOW', `model ${choice.ref}: the conversation is too long for it`);
           failure = thrown;
           live.again();
           if (!canHelp(thrown) || attempt === attempts) break;
-          await parts.sleep(pauseMs(thrown, attempt), live.signal);
+          const pause = pauseMs(thrown, attempt);
+          parts.warn(
+            `model ${choice.ref} failed (${statusOf(thrown)}); tried again in ${pause / 1_000} s, attempt ${attempt + 1} of ${attempts}`,
+          );
+          await parts.sleep(pause, live.signal);
         }
       }
     }
@@ -69,14 +73,43 @@ export function languageModel(parts: LanguageModelParts): Model {
 interface Asked {
   messages(choice: Choice): ModelMessage[];
   tools: readonly Tool[];
+  /** How much it is to think, where that is said at all. */
+  level?: keyof typeof levels;
 }
+
+/** With the thinking level of the session; a service that refuses the level is asked again without it, and from then on at once. */
+async function onceAsItThinks(
+  parts: LanguageModelParts,
+  choice: Choice,
+  request: StepRequest,
+  live: StepLive,
+  asked: Asked,
+): Promise<StepSaid> {
+  const { models } = parts;
+  const level = models.thinkingLevel(request.agentId, request.settings);
+  if (level === undefined || !isSent(level, models.type(choice)) || models.refusesThinking(choice.ref, level))
+    return once(parts, choice, request, live, asked);
+  try {
+    return await once(parts, choice, request, live, { ...asked, level });
+  } catch (thrown) {
+    if (live.signal.aborted || !isAboutThinking(thrown)) throw thrown;
+  }
+  const said = await once(parts, choice, request, live, asked);
+  // Only now it is known that the level was what it did not like.
+  models.refuseThinking(choice.ref, level);
+  parts.warn(`model ${choice.ref} refuses the thinking level "${level}"; it is asked without one`);
+  return said;
+}
+
+/** Services that are merely compatible have no common word for not thinking, so they are told nothing. */
+const isSent = (level: string, type: string): level is keyof typeof levels =>
+  level in levels && !(level === 'off' && type === 'openai-compatible');
 
 async function once(parts: LanguageModelParts, choice: Choice, request: StepRequest, live: StepLive, asked: Asked): Promise<StepSaid> {
   const { models } = parts;
   const { streamText } = await import('ai');
   globalThis.AI_SDK_LOG_WARNINGS = false; // what a provider cannot do is said by session_status, not on the console
   const model: LanguageModel = await models.load(choice, request.settings.authProfile);
-  const wanted = models.thinkingLevel(request.agentId, request.settings);
   const silence = new AbortController();
   let cancel = () => {};
   const listen = () => {
@@ -93,7 +126,7 @@ async function once(parts: LanguageModelParts, choice: Choice, request: StepRequ
       instructions: systemPrompt(parts.setting(request)),
       messages: asked.messages(choice),
       ...(asked.tools.length > 0 ? { tools: await toolSet(asked.tools) } : {}),
-      ...(wanted !== undefined && wanted in levels ? { reasoning: levels[wanted as keyof typeof levels] } : {}),
+      ...(asked.level === undefined ? {} : { reasoning: levels[asked.level] }),
       // The transcript is ours; OpenAI is not asked to keep another.
       ...(models.type(choice) === 'openai' ? { providerOptions: { openai: { store: false } } } : {}),
       maxRetries: 0,
@@ -104,7 +137,7 @@ async function once(parts: LanguageModelParts, choice: Choice, request: StepRequ
       listen();
       switch (part.type) {
         case 'start-step':
-          noteThinking(models, choice, wanted, part.warnings);
+          noteThinking(models, choice, asked.level, part.warnings);
           break;
         case 'text-delta':
           heard.text += part.text;
@@ -138,6 +171,8 @@ async function once(parts: LanguageModelParts, choice: Choice, request: StepRequ
             part.usage.inputTokenDetails.cacheReadTokens,
           );
           // Without a reason it has not come to its end; one that nobody knows is an end all the same.
+          if (part.finishReason === 'length') heard.cut = 'length';
+          if (part.finishReason === 'content-filter') heard.cut = 'filter';
           complete = part.finishReason !== 'error' && (part.rawFinishReason !== undefined || known.has(part.finishReason));
           break;
         case 'error':
@@ -152,12 +187,20 @@ async function once(parts: LanguageModelParts, choice: Choice, request: StepRequ
   }
   // A stream that just stops looks like an answer, and of its calls nobody knows whether they are all and whole.
   if (!complete) throw new CutOff();
+  // Nothing at all is no answer that can be shown as cut. Asked again, it would be the same.
+  if (heard.cut !== undefined && heard.calls.length === 0 && heard.text.trim() === '')
+    throw new InterlaneError('MODEL_FAILED', withheld[heard.cut]);
   // Thoughts are given back only with the calls they led to.
   if (heard.calls.length > 0 && thoughts.size > 0) heard.reasoning = [...thoughts.values()];
   return heard;
 }
 
 const known = new Set(['stop', 'tool-calls', 'length', 'content-filter']);
+
+const withheld = {
+  filter: "the provider's filter withheld the answer",
+  length: 'it used up the length of its answer before it said anything',
+} as const;
 
 class CutOff extends Error {
   override readonly message = 'its answer was cut off';
@@ -170,7 +213,7 @@ async function toolSet(tools: readonly Tool[]): Promise<ToolSet> {
   for (const tool of tools) {
     let shown = shownTools.get(tool);
     if (!shown) {
-      shown = { description: tool.description, inputSchema: jsonSchema(inputSchema(tool)) } as ToolSet[string];
+      shown = { description: said(tool.description), inputSchema: jsonSchema(inputSchema(tool)) } as ToolSet[string];
       shownTools.set(tool, shown);
     }
     set[tool.name] = shown;
@@ -245,6 +288,18 @@ function isOverflow(thrown: unknown): boolean {
   return /context.{0,20}(length|window)|prompt is too long|input.{0,40}too long|exceeds? the (maximum|context)/i.test(
     `${responseBody} ${message}`,
   );
+}
+
+/** Some services refuse a level, others the very word for it. */
+function isAboutThinking(thrown: unknown): boolean {
+  const { statusCode, responseBody = '', message = '' } = failureOf(thrown);
+  return (statusCode === 400 || statusCode === 422) && /reasoning|thinking/i.test(`${responseBody} ${message}`) && !isOverflow(thrown);
+}
+
+/** For the log of what may yet go well: nothing of what the service wrote. */
+function statusOf(thrown: unknown): string {
+  const { statusCode } = failureOf(thrown);
+  return statusCode === undefined || statusCode < 400 ? 'no whole answer' : `status ${statusCode}`;
 }
 
 /** For people: no key, no page of HTML. */

@@ -1,6 +1,6 @@
 // The turn of an agent on a model: open calls → steering → one model step → persist → calls → … → end. Resumes wherever it stopped.
 import { untilAborted } from '../engine/abort.ts';
-import type { Runner, Turn, Usage } from '../engine/runner.ts';
+import type { PendingCall, Runner, Turn, Usage } from '../engine/runner.ts';
 import { InterlaneError } from '../errors.ts';
 import type { Invoker } from '../tools/invoke.ts';
 import { summarizeOlder } from './compact.ts';
@@ -17,7 +17,7 @@ export function modelRunner(model: Model, invoker: Invoker): Runner {
     async run(turn) {
       let used = turn.totalTokens;
       let summaries = 0;
-      for (let steps = 0; steps < mostSteps; steps++) {
+      while (turn.steps < mostSteps) {
         if ((await carryOut(turn, invoker)) === 'parked') return;
         await turn.steer();
         const request = await requestOf(turn, model, invoker);
@@ -37,11 +37,11 @@ export function modelRunner(model: Model, invoker: Invoker): Runner {
         }
         turn.signal.throwIfAborted();
         used = inUse(said.usage);
-        if (said.calls.length === 0) return turn.end({ text: said.text, usage: said.usage });
+        if (said.calls.length === 0) return turn.end({ text: said.text, usage: said.usage, cut: said.cut });
         const calls = said.calls.map((call) => ({ ...call, effect: effectOf(request, call.tool) }));
-        await turn.step({ text: said.text, calls, usage: said.usage, reasoning: said.reasoning });
+        await turn.step({ text: said.text, calls, usage: said.usage, reasoning: said.reasoning, cut: said.cut });
       }
-      throw new InterlaneError('POLICY_BLOCKED', `run took ${mostSteps} steps without an end and was stopped`);
+      throw new InterlaneError('STEP_LIMIT', `run took ${mostSteps} steps without an end and was stopped; a new message goes on from here`);
     },
   };
 }
@@ -49,14 +49,28 @@ export function modelRunner(model: Model, invoker: Invoker): Runner {
 /** The calls of the last step that have no result yet. */
 async function carryOut(turn: Turn, invoker: Invoker): Promise<'done' | 'parked'> {
   turn.signal.throwIfAborted();
-  const pending = await turn.pending();
-  // All are tried before one failure is looked at, so that none goes on unwatched.
-  const settled = await Promise.allSettled(pending.map((call) => invoker.invoke(turn, call)));
-  for (const one of settled) if (one.status === 'rejected') throw one.reason;
-  turn.signal.throwIfAborted();
-  if (settled.some((one) => one.status === 'fulfilled' && one.value === 'waiting') && (await turn.park())) return 'parked';
+  let waiting = false;
+  for (const together of inTurns(await turn.pending())) {
+    // All are tried before one failure is looked at, so that none goes on unwatched.
+    const settled = await Promise.allSettled(together.map((call) => invoker.invoke(turn, call)));
+    for (const one of settled) if (one.status === 'rejected') throw one.reason;
+    turn.signal.throwIfAborted();
+    waiting ||= settled.some((one) => one.status === 'fulfilled' && one.value === 'waiting');
+  }
+  if (waiting && (await turn.park())) return 'parked';
   turn.signal.throwIfAborted();
   return 'done';
+}
+
+/** In the order of the model: neighbours that only read go together, and whatever acts goes alone, so that the next one sees what it did. */
+function inTurns(calls: PendingCall[]): PendingCall[][] {
+  const turns: PendingCall[][] = [];
+  for (const call of calls) {
+    const last = turns.at(-1);
+    if (call.effect === 'pure' && last?.[0]!.effect === 'pure') last.push(call);
+    else turns.push([call]);
+  }
+  return turns;
 }
 
 async function requestOf(turn: Turn, model: Model, invoker: Invoker): Promise<StepRequest> {

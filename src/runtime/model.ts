@@ -1,6 +1,7 @@
 // The contract of a model: one step at a time. What it said and wants to call is persisted before anything is done with it.
 import type { SessionSettings } from '../engine/policy.ts';
 import type { PromptMessage, ProviderOptions, Thought, Usage } from '../engine/runner.ts';
+import type { Cut } from '../protocol/transcript.ts';
 import type { RecapFocus, Tool } from '../tools/define.ts';
 
 export interface StepRequest {
@@ -19,6 +20,8 @@ export interface StepSaid {
   usage: Usage;
   /** What it thought, to be given back to it with its calls. */
   reasoning?: Thought[];
+  /** Why it ends before its end, if it does. */
+  cut?: Cut;
 }
 
 /** What a step passes on while it lasts. */

@@ -57,6 +57,8 @@ export class Models {
   private readonly settings: ModelSettings;
   private readonly found: Found | undefined;
   private readonly notes = new Map<string, string>();
+  /** Thinking levels that a model's service refuses, as `ref level`. Forgotten with the config, so that it is asked again some day. */
+  private readonly refused = new Set<string>();
   private readonly loaded = new Map<string, Promise<LanguageModel>>();
 
   constructor(settings: ModelSettings, found: Found | undefined) {
@@ -180,6 +182,15 @@ export class Models {
   noteThinking(ref: string, level: string, note: string | undefined): void {
     if (note === undefined) this.notes.delete(`${ref} ${level}`);
     else this.notes.set(`${ref} ${level}`, note);
+  }
+
+  refuseThinking(ref: string, level: string): void {
+    this.refused.add(`${ref} ${level}`);
+    this.noteThinking(ref, level, 'the service refuses it, so it is asked without a level');
+  }
+
+  refusesThinking(ref: string, level: string): boolean {
+    return this.refused.has(`${ref} ${level}`);
   }
 
   private choicesOrNone(agentId: string, wanted: string | undefined): Choice[] {

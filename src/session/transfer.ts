@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { appendEntry, noteSession, type EngineCommand } from '../engine/feed.ts';
 import { InterlaneError } from '../errors.ts';
 import { Level } from '../protocol/labels.ts';
-import { Provenance } from '../protocol/transcript.ts';
+import { Cut, Provenance } from '../protocol/transcript.ts';
 import { formatSessionKey, parseSessionKey } from '../rules/session-key.ts';
 import type { Body, Reading } from '../store/contract.ts';
 import type { EntryRow, SessionRow } from '../store/rows.ts';
@@ -57,6 +57,7 @@ const EntryBody = z.strictObject({
   toolName: z.string().optional(),
   isError: z.boolean().optional(),
   aborted: z.literal(true).optional(),
+  cut: Cut.optional(),
   reasoning: z.array(z.unknown()).optional(),
   compacted: z.strictObject({ through: z.int().min(0) }).optional(),
 });

@@ -1,6 +1,6 @@
 // Rows → what everyone else sees: levels by name, transcript messages, the common part of events.
 import { levels, type Level } from '../protocol/labels.ts';
-import type { Block, Provenance, TranscriptMessage } from '../protocol/transcript.ts';
+import type { Block, Cut, Provenance, TranscriptMessage } from '../protocol/transcript.ts';
 import type { UsageView } from '../protocol/run.ts';
 import type { EntryRow, SessionRow } from './rows.ts';
 
@@ -16,6 +16,8 @@ export interface EntryBody {
   toolName?: string;
   isError?: boolean;
   aborted?: true;
+  /** The model was stopped by its own limit, or by its provider's filter. */
+  cut?: Cut;
   /** A model's reasoning that belongs to its calls. */
   reasoning?: unknown[];
   /** What the provider wants back with each call, in their order. */
@@ -52,6 +54,7 @@ export function messageOf(row: EntryRow, runId: string | undefined): TranscriptM
   if (body.toolName !== undefined) message.toolName = body.toolName;
   if (body.isError) message.isError = true;
   if (body.aborted) message.aborted = true;
+  if (body.cut !== undefined) message.cut = body.cut;
   if (runId !== undefined) message.runId = runId;
   return message;
 }

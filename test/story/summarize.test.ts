@@ -71,7 +71,7 @@ describe('summarize by a model', () => {
     expect(tools).toBeUndefined();
     expect(messages!.map(({ role }) => role)).toEqual(['system', 'user']);
     expect(messages!.at(-1)!.content).toMatch(
-      /^User: I am Ana\. The boiler is broken\.\n\nYou: Hello Ana\.\n\nUser: Sum it up\.\n\n⟦Summarise what this conversation says about the topic below .*⟧\nTopic: the \[\[boiler\]\]$/,
+      /^⟦User⟧\nI am Ana\. The boiler is broken\.\n\n⟦You⟧\nHello Ana\.\n\n⟦User⟧\nSum it up\.\n\n⟦Summarise what this conversation says about the topic below .*⟧\nTopic: the \[\[boiler\]\]$/,
     );
     const [result] = await stage.rows<{ text: string }>(`SELECT text FROM entries WHERE role = 'toolResult'`);
     expect(JSON.parse(result!.text)).toEqual({ scope: 'topic', summary: 'The boiler is broken.' });
