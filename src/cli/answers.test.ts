@@ -8,8 +8,8 @@ const of = { sessionKey: 'agent:main:main', agentId: 'main' };
 const delta = (seq: number, deltaText: string, runId = 'r') => ({ ...of, runId, seq, state: 'delta', deltaText }) as ChatEvent;
 const replace = (seq: number) => ({ ...of, runId: 'r', seq, state: 'delta', deltaText: '', replace: true }) as ChatEvent;
 const made = (text: string, runId = 'r') => ({ ...of, runId, seq: 0, ts: 0, stream: 'assistant', data: { text } }) as AgentEvent;
-const tool = (id: string) =>
-  ({ ...of, runId: 'r', seq: 0, ts: 0, stream: 'tool', data: { phase: 'start', toolCallId: id, name: 'look', args: {} } }) as AgentEvent;
+const tool = (id: string, runId = 'r') =>
+  ({ ...of, runId, seq: 0, ts: 0, stream: 'tool', data: { phase: 'start', toolCallId: id, name: 'look', args: {} } }) as AgentEvent;
 const message = (role: 'user' | 'assistant', text: string, runId = 'r', calls: string[] = []) =>
   ({
     ...of,
@@ -121,6 +121,15 @@ describe('answers', () => {
     expect(text()).toBe('');
     answers.message(message('user', 'why?'));
     expect(text()).toBe('elsewhere: why?\nbecause');
+  });
+
+  it('show each call once, also when its id was used in a run before', () => {
+    const { answers, text } = paper(['r', 's']);
+    for (const runId of ['r', 's']) {
+      answers.agent(tool('0', runId));
+      answers.message(message('assistant', '', runId, ['0', '1']));
+    }
+    expect(text()).toBe('→ look {}\n'.repeat(4));
   });
 
   it('in a pipe are whole', () => {

@@ -27,6 +27,8 @@ interface Live {
   begun: string;
   /** Texts that are on the screen, whose messages are still to come. */
   complete: string[];
+  /** Calls that are on the screen. Their ids begin anew in each run. */
+  calls: Set<string>;
 }
 
 /** Runs that are remembered; older ones have no more to come. */
@@ -43,7 +45,6 @@ export class Answers {
   private readonly skipped: { runId: string | undefined; text: string }[] = [];
   /** Messages that were missed are on their way; nothing may be shown before them. */
   private behind = false;
-  private readonly calls = new Set<string>();
   /** Runs that are at work, as far as is heard. */
   readonly active = new Set<string>();
 
@@ -77,7 +78,7 @@ export class Answers {
     const run = this.runOf(runId);
     if (stream === 'assistant') this.made(runId, run, String(data['text']));
     else if (stream === 'tool' && data['phase'] === 'start' && this.mayShow(run))
-      this.call(String(data['toolCallId']), String(data['name']), data['args']);
+      this.call(run, String(data['toolCallId']), String(data['name']), data['args']);
   }
 
   message({ message, runId }: SessionMessage): void {
@@ -119,7 +120,7 @@ export class Answers {
       }
     }
     for (const block of typeof message.content === 'string' ? [] : message.content)
-      if (block.type === 'toolCall') this.call(block.id, block.name, block.arguments);
+      if (block.type === 'toolCall') this.call(run, block.id, block.name, block.arguments);
   }
 
   /** A step is whole. */
@@ -167,16 +168,16 @@ export class Answers {
     Object.assign(run, { text: '', shown: 0, deaf: true });
   }
 
-  private call(id: string, name: string, args: unknown): void {
-    if (this.calls.has(id)) return;
-    this.calls.add(id);
+  private call(run: Live | undefined, id: string, name: string, args: unknown): void {
+    if (run?.calls.has(id)) return;
+    run?.calls.add(id);
     this.paper.lines(`→ ${name} ${JSON.stringify(args)}`, 'call');
   }
 
   private runOf(runId: string): Live {
     let run = this.live.get(runId);
     if (!run) {
-      run = { seq: 0, asked: this.own.has(runId), deaf: false, text: '', shown: 0, begun: '', complete: [] };
+      run = { seq: 0, asked: this.own.has(runId), deaf: false, text: '', shown: 0, begun: '', complete: [], calls: new Set() };
       this.live.set(runId, run);
       if (this.live.size > mostRuns) this.live.delete(this.live.keys().next().value!);
     }

@@ -105,6 +105,13 @@ describe('chat in a pipe', () => {
     });
   });
 
+  it('tells of the tools of every turn', async () => {
+    const { lines, gate } = await open();
+    gate.open('hold');
+    const { stderr } = await lines('hold\nhold\n').finished;
+    expect(stderr).toBe('→ gate {"name":"hold"}\n'.repeat(2));
+  });
+
   it('says what got no answer, goes on, and ends with its status', async () => {
     const { lines } = await open();
     const { status, stdout, stderr } = await lines('fail\nquiet\nhello').finished;
