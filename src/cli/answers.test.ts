@@ -22,6 +22,10 @@ const message = (role: 'user' | 'assistant', text: string, runId = 'r', calls: s
       __openclaw: { id: '', seq: 0, runId },
     },
   }) as unknown as SessionMessage;
+const result = (id: string, text: string) => {
+  const role = { role: 'toolResult', content: text, toolCallId: id, toolName: 'look' };
+  return { ...of, runId: 'r', message: { ...role, timestamp: 0, __openclaw: { id: '', seq: 0, runId: 'r' } } } as unknown as SessionMessage;
+};
 
 function paper(own = ['r'], streams = true) {
   let text = '';
@@ -130,6 +134,26 @@ describe('answers', () => {
       answers.message(message('assistant', '', runId, ['0', '1']));
     }
     expect(text()).toBe('→ look {}\n'.repeat(4));
+  });
+
+  it.each([
+    ['off', 'see\ndone\n'],
+    [undefined, 'see\n→ look {}\ndone\n'],
+    ['on', 'see\n→ look {}\ndone\n'],
+    ['full', 'see\n→ look {}\n← look found\ndone\n'],
+  ])('with verbose level %s tell as much of tools, each in its place', (level, expected) => {
+    const { answers, text } = paper();
+    answers.verbose(level);
+    answers.chat(delta(1, 'see'));
+    answers.agent(made('see'));
+    answers.agent(tool('0'));
+    answers.chat(delta(2, 'do'));
+    answers.message(message('assistant', 'see', 'r', ['0']));
+    answers.message(result('0', 'found'));
+    answers.chat(delta(3, 'ne'));
+    answers.agent(made('done'));
+    answers.message(message('assistant', 'done'));
+    expect(text()).toBe(expected);
   });
 
   it('in a pipe are whole', () => {

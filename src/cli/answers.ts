@@ -27,8 +27,10 @@ interface Live {
   begun: string;
   /** Texts that are on the screen, whose messages are still to come. */
   complete: string[];
-  /** Calls that are on the screen. Their ids begin anew in each run. */
+  /** Calls that were told of. Their ids begin anew in each run. */
   calls: Set<string>;
+  /** Of those, the ones whose results are still to come. */
+  waiting: Set<string>;
 }
 
 /** Runs that are remembered; older ones have no more to come. */
@@ -45,6 +47,8 @@ export class Answers {
   private readonly skipped: { runId: string | undefined; text: string }[] = [];
   /** Messages that were missed are on their way; nothing may be shown before them. */
   private behind = false;
+  /** How much is told of tools: nothing, calls, or their results too. */
+  private level = 'on';
   /** Runs that are at work, as far as is heard. */
   readonly active = new Set<string>();
 
@@ -84,6 +88,13 @@ export class Answers {
   message({ message, runId }: SessionMessage): void {
     if (message.role === 'user') this.question(message, runId);
     else if (message.role === 'assistant') this.answer(message, runId);
+    else this.result(message, runId);
+    for (const run of this.live.values()) this.showLive(run);
+  }
+
+  /** A session whose level is not set tells of calls. */
+  verbose(level: string | undefined): void {
+    this.level = level ?? 'on';
     for (const run of this.live.values()) this.showLive(run);
   }
 
@@ -151,7 +162,8 @@ export class Answers {
   }
 
   private mayShow(run: Live): boolean {
-    return run.asked && !this.behind && this.skipped.length === 0 && run.begun === '';
+    const told = this.level !== 'full' || run.waiting.size === 0;
+    return run.asked && !this.behind && this.skipped.length === 0 && run.begun === '' && told;
   }
 
   private showLive(run: Live): void {
@@ -171,13 +183,31 @@ export class Answers {
   private call(run: Live | undefined, id: string, name: string, args: unknown): void {
     if (run?.calls.has(id)) return;
     run?.calls.add(id);
-    this.paper.lines(`→ ${name} ${JSON.stringify(args)}`, 'call');
+    run?.waiting.add(id);
+    if (this.level !== 'off') this.paper.lines(`→ ${name} ${JSON.stringify(args)}`, 'call');
+  }
+
+  private result(message: WireMessage, runId: string | undefined): void {
+    if (runId !== undefined) this.runOf(runId).waiting.delete(message.toolCallId ?? '');
+    if (this.level !== 'full') return;
+    const failed = message.isError ? ' failed' : '';
+    this.paper.lines(`← ${message.toolName ?? 'a tool'}${failed} ${wordsOf(message, false)}`, 'call');
   }
 
   private runOf(runId: string): Live {
     let run = this.live.get(runId);
     if (!run) {
-      run = { seq: 0, asked: this.own.has(runId), deaf: false, text: '', shown: 0, begun: '', complete: [], calls: new Set() };
+      run = {
+        seq: 0,
+        asked: this.own.has(runId),
+        deaf: false,
+        text: '',
+        shown: 0,
+        begun: '',
+        complete: [],
+        calls: new Set(),
+        waiting: new Set(),
+      };
       this.live.set(runId, run);
       if (this.live.size > mostRuns) this.live.delete(this.live.keys().next().value!);
     }

@@ -127,6 +127,7 @@ function asJson(terminal: Terminal): TalkView {
     chat: (event) => say('chat', event),
     agent: (event) => say('agent', event),
     changed: (event) => say('sessions.changed', event),
+    session() {},
     connected: (cursor) => say('connected', { cursor }),
     lost: (error) => say('lost', { reason: reasonOf(error) }),
     current() {},
@@ -148,6 +149,7 @@ function asText(paper: Paper, own: ReadonlySet<string>, streams: boolean): TalkV
       if (event.phase === undefined && event.reason === 'resync')
         paper.lines('some of what happened is no longer kept; see: interlane history', 'note');
     },
+    session: ({ verboseLevel }) => answers.verbose(verboseLevel),
     connected() {
       if (gone) paper.lines('connected again', 'note');
       gone = false;

@@ -107,7 +107,12 @@ export const commands: readonly Command[] = [
     { usage: '[name|default]', words: ['default'] },
   ),
   command('think', 'show or set how hard it thinks', thinking.run, { ...thinking, aliases: ['thinking'] }),
-  command('verbose', 'show or set how much is told of its work', verbose.run, verbose),
+  command(
+    'verbose',
+    'how much the terminal tells of tools: off nothing, on (if not set) each call, full also its result',
+    verbose.run,
+    verbose,
+  ),
   command(
     'send',
     'whether answers may leave for a channel',

@@ -112,6 +112,15 @@ describe('chat in a pipe', () => {
     expect(stderr).toBe('→ gate {"name":"hold"}\n'.repeat(2));
   });
 
+  it('tells as much of tools as the session is set to, from the next call on', async () => {
+    const { lines, gate } = await open();
+    gate.open('hold');
+    const call = '→ gate {"name":"hold"}\n';
+    const { stderr } = await lines('/verbose off\nhold\n/verbose full\nhold\n/verbose default\nhold\n/verbose off').finished;
+    expect(stderr).toMatch(new RegExp(`^${call}← gate .*\n${call}$`));
+    expect((await lines('hold').finished).stderr).toBe('');
+  });
+
   it('says what got no answer, goes on, and ends with its status', async () => {
     const { lines } = await open();
     const { status, stdout, stderr } = await lines('fail\nquiet\nhello').finished;
