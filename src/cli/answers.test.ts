@@ -165,6 +165,22 @@ describe('answers', () => {
     expect(text()).toBe('one\n');
   });
 
+  it('in a pipe are the last words of own runs; all else is beside them', () => {
+    const { answers, text } = paper(['r'], false);
+    answers.message(message('assistant', 'on the way', 'r', ['0']));
+    answers.message(message('assistant', 'to others', 'other'));
+    answers.message(message('assistant', 'the answer'));
+    expect(text()).toBe('(on the way)\n→ look {}\n(to others)\nthe answer\n');
+  });
+
+  it.each([true, false])('tell of a summary in one line (on a terminal: %s)', (streams) => {
+    const { answers, text } = paper(['r'], streams);
+    const summary = message('user', 'Ana said this.\nThen that.');
+    summary.message.provenance = { kind: 'system' };
+    answers.message(summary);
+    expect(text()).toBe('(older messages were summed up)\n');
+  });
+
   it('are each shown once and in order, however events are late or lost', () => {
     const step = fc.stringMatching(/^[a-c]{1,4}$/);
     fc.assert(

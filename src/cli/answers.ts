@@ -1,14 +1,14 @@
 // What is heard of a session → each thing shown once, in order: live text as it is made, completed by its message and never repeated.
 import type { WireMessage } from '../protocol/result.ts';
 import type { AgentEvent, ChatEvent, SessionMessage } from '../protocol/wire-event.ts';
-import { speaker, wordsOf } from './messages.ts';
+import { isSummary, speaker, wordsOf } from './messages.ts';
 
 export interface Paper {
   /** A piece of text, after the piece before it. */
   piece(text: string): void;
   /** The end of the text that came in pieces. */
   end(): void;
-  /** Lines of their own. `from` is who said it, when that is not the agent. */
+  /** Lines of their own. `from` is who said it, when that is not the agent. An answer is what was asked for; all else is beside it. */
   lines(text: string, kind: 'answer' | 'past' | 'note' | 'call' | 'said', from?: string): void;
 }
 
@@ -112,6 +112,7 @@ export class Answers {
   }
 
   private question(message: WireMessage, runId: string | undefined): void {
+    if (isSummary(message)) return this.paper.lines(summedUp, 'note');
     if (runId !== undefined) this.runOf(runId).asked = true;
     if (runId !== undefined && this.own.has(runId) && message.provenance === undefined) return;
     this.paper.lines(wordsOf(message, false), 'said', sourceOf(message));
@@ -120,18 +121,26 @@ export class Answers {
   private answer(message: WireMessage, runId: string | undefined): void {
     const run = runId === undefined ? undefined : this.runOf(runId);
     const text = wordsOf(message, false);
+    // Where nothing streams a program reads, and it asked for the last word of its own runs.
+    const kind = this.streams || this.isLastWord(message, runId) ? 'answer' : 'note';
     if (text !== '') {
       if (run?.complete[0] === text) run.complete.shift();
       else {
         if (this.skipped[0]?.runId === runId && this.skipped[0]?.text === text) this.skipped.shift();
         const begun = run?.begun ?? '';
-        if (begun !== '' && text.startsWith(begun)) this.paper.lines(`…${text.slice(begun.length)}`, 'answer');
-        else this.paper.lines(text, 'answer');
+        if (begun !== '' && text.startsWith(begun)) this.paper.lines(`…${text.slice(begun.length)}`, kind);
+        else this.paper.lines(text, kind);
         if (run) run.begun = '';
       }
     }
     for (const block of typeof message.content === 'string' ? [] : message.content)
       if (block.type === 'toolCall') this.call(run, block.id, block.name, block.arguments);
+  }
+
+  /** What comes with calls is said on the way to an answer. */
+  private isLastWord({ content, stopReason }: WireMessage, runId: string | undefined): boolean {
+    const calls = typeof content !== 'string' && content.some(({ type }) => type === 'toolCall');
+    return runId !== undefined && this.own.has(runId) && !calls && stopReason !== 'aborted';
   }
 
   /** A step is whole. */
@@ -214,6 +223,9 @@ export class Answers {
     return run;
   }
 }
+
+/** Stands for a summary, which is for the model and as long as it likes. */
+export const summedUp = 'older messages were summed up';
 
 /** Who said a thing that was not said here. */
 export function sourceOf(message: WireMessage): string {
