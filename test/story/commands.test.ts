@@ -83,6 +83,31 @@ describe('the model line of interlane up', () => {
   });
 });
 
+describe('interlane explain tools', () => {
+  const question = '{"session":{"key":"agent:main:main"}}';
+
+  it('asks the running gateway, which knows tools that no file names', async () => {
+    const { use } = await open();
+    const { stdout, status } = await use(['explain', 'tools', question]);
+    expect(status).toBe(0);
+    expect(stdout).toMatch(/^ {2}✓ +gate /m);
+    expect(stdout).toMatch(/\ndecided by the running gateway\n$/);
+    expect(JSON.parse((await use(['explain', 'tools', question, '--json'])).stdout)).toMatchObject({ config: 'the running gateway' });
+    expect((await use(['explain', 'tools', '{}'])).status).toBe(65);
+  });
+
+  it('asks the file that is named, and the defaults when nothing runs', async () => {
+    const { use, stage } = await open();
+    const file = join(stage.stateDir, 'other.json5');
+    writeFileSync(file, '{}');
+    const named = await use(['explain', 'tools', question, '--config', file]);
+    expect(named.stdout).toMatch(new RegExp(`\ndecided by ${file}\n$`));
+    expect(named.stdout).not.toContain(' gate ');
+    await stage.close();
+    expect((await use(['explain', 'tools', question])).stdout).toMatch(/\ndecided by the built-in defaults\n$/);
+  });
+});
+
 describe('interlane send', () => {
   it('prints the reply and nothing else', async () => {
     const { use } = await open();
