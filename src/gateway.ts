@@ -25,7 +25,7 @@ import { formatSessionKey, mainKey, requireSessionKey } from './rules/session-ke
 import { guestRunner, Guests } from './runtime/guest.ts';
 import { languageModel } from './runtime/language-model.ts';
 import { modelRunner } from './runtime/loop.ts';
-import { Models, type Found, type ModelSettings } from './runtime/models.ts';
+import { Models, type Choice, type Found, type ModelSettings } from './runtime/models.ts';
 import { scriptedModel, type Script } from './runtime/scripted.ts';
 import { LiveRuns } from './server/events.ts';
 import { logEvents, type Log } from './server/log.ts';
@@ -88,6 +88,8 @@ export interface Gateway {
   receive(message: InboundMessage): Promise<Accepted>;
   /** Takes up another config where that is safe, from the next transaction on; says what waits for a restart. */
   reload(config: Config): Promise<Change>;
+  /** What answers an agent's sessions that set nothing else; undefined where it is the scripted model. */
+  modelOf(agentId: string): Choice | undefined;
   /** The door for clients, if it was asked for. */
   server?: Door;
   close(): Promise<void>;
@@ -241,6 +243,7 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
   });
   const answerer = (agentId: string, model: string | undefined) =>
     entryOf(agentId)?.runtime !== 'scripted' && models.answers(agentId, model) ? language : scripted;
+  const modelOf = (agentId: string) => (answerer(agentId, undefined) === language ? models.choices(agentId, undefined)[0] : undefined);
   const guests: Guests = new Guests({
     store,
     engine,
@@ -383,7 +386,7 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
         secret: (bytes) => randomBytes(bytes).toString('base64url'),
         config: () => config,
         routes: () => routes,
-        model: () => models.choices(world.agents.defaultId, undefined)[0]?.ref ?? 'scripted',
+        model: () => modelOf(world.agents.defaultId)?.ref ?? 'scripted',
         warnings: () => [...routes.warnings, ...outside.warnings()],
         stopping: () => closing !== undefined,
         isGuest,
@@ -412,6 +415,7 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
     outbox,
     receive,
     reload,
+    modelOf,
     close,
     ...(door ? { server: door } : {}),
   };

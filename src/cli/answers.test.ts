@@ -8,8 +8,8 @@ const of = { sessionKey: 'agent:main:main', agentId: 'main' };
 const delta = (seq: number, deltaText: string, runId = 'r') => ({ ...of, runId, seq, state: 'delta', deltaText }) as ChatEvent;
 const replace = (seq: number) => ({ ...of, runId: 'r', seq, state: 'delta', deltaText: '', replace: true }) as ChatEvent;
 const made = (text: string, runId = 'r') => ({ ...of, runId, seq: 0, ts: 0, stream: 'assistant', data: { text } }) as AgentEvent;
-const tool = (id: string) =>
-  ({ ...of, runId: 'r', seq: 0, ts: 0, stream: 'tool', data: { phase: 'start', toolCallId: id, name: 'look', args: {} } }) as AgentEvent;
+const tool = (id: string, runId = 'r') =>
+  ({ ...of, runId, seq: 0, ts: 0, stream: 'tool', data: { phase: 'start', toolCallId: id, name: 'look', args: {} } }) as AgentEvent;
 const message = (role: 'user' | 'assistant', text: string, runId = 'r', calls: string[] = []) =>
   ({
     ...of,
@@ -22,6 +22,10 @@ const message = (role: 'user' | 'assistant', text: string, runId = 'r', calls: s
       __openclaw: { id: '', seq: 0, runId },
     },
   }) as unknown as SessionMessage;
+const result = (id: string, text: string) => {
+  const role = { role: 'toolResult', content: text, toolCallId: id, toolName: 'look' };
+  return { ...of, runId: 'r', message: { ...role, timestamp: 0, __openclaw: { id: '', seq: 0, runId: 'r' } } } as unknown as SessionMessage;
+};
 
 function paper(own = ['r'], streams = true) {
   let text = '';
@@ -123,6 +127,35 @@ describe('answers', () => {
     expect(text()).toBe('elsewhere: why?\nbecause');
   });
 
+  it('show each call once, also when its id was used in a run before', () => {
+    const { answers, text } = paper(['r', 's']);
+    for (const runId of ['r', 's']) {
+      answers.agent(tool('0', runId));
+      answers.message(message('assistant', '', runId, ['0', '1']));
+    }
+    expect(text()).toBe('→ look {}\n'.repeat(4));
+  });
+
+  it.each([
+    ['off', 'see\ndone\n'],
+    [undefined, 'see\n→ look {}\ndone\n'],
+    ['on', 'see\n→ look {}\ndone\n'],
+    ['full', 'see\n→ look {}\n← look found\ndone\n'],
+  ])('with verbose level %s tell as much of tools, each in its place', (level, expected) => {
+    const { answers, text } = paper();
+    answers.verbose(level);
+    answers.chat(delta(1, 'see'));
+    answers.agent(made('see'));
+    answers.agent(tool('0'));
+    answers.chat(delta(2, 'do'));
+    answers.message(message('assistant', 'see', 'r', ['0']));
+    answers.message(result('0', 'found'));
+    answers.chat(delta(3, 'ne'));
+    answers.agent(made('done'));
+    answers.message(message('assistant', 'done'));
+    expect(text()).toBe(expected);
+  });
+
   it('in a pipe are whole', () => {
     const { answers, text } = paper(['r'], false);
     answers.chat(delta(1, 'on'));
@@ -130,6 +163,22 @@ describe('answers', () => {
     expect(text()).toBe('');
     answers.message(message('assistant', 'one'));
     expect(text()).toBe('one\n');
+  });
+
+  it('in a pipe are the last words of own runs; all else is beside them', () => {
+    const { answers, text } = paper(['r'], false);
+    answers.message(message('assistant', 'on the way', 'r', ['0']));
+    answers.message(message('assistant', 'to others', 'other'));
+    answers.message(message('assistant', 'the answer'));
+    expect(text()).toBe('(on the way)\n→ look {}\n(to others)\nthe answer\n');
+  });
+
+  it.each([true, false])('tell of a summary in one line (on a terminal: %s)', (streams) => {
+    const { answers, text } = paper(['r'], streams);
+    const summary = message('user', 'Ana said this.\nThen that.');
+    summary.message.provenance = { kind: 'system' };
+    answers.message(summary);
+    expect(text()).toBe('(older messages were summed up)\n');
   });
 
   it('are each shown once and in order, however events are late or lost', () => {

@@ -1,14 +1,14 @@
 // What is heard of a session → each thing shown once, in order: live text as it is made, completed by its message and never repeated.
 import type { WireMessage } from '../protocol/result.ts';
 import type { AgentEvent, ChatEvent, SessionMessage } from '../protocol/wire-event.ts';
-import { speaker, wordsOf } from './messages.ts';
+import { isSummary, speaker, wordsOf } from './messages.ts';
 
 export interface Paper {
   /** A piece of text, after the piece before it. */
   piece(text: string): void;
   /** The end of the text that came in pieces. */
   end(): void;
-  /** Lines of their own. `from` is who said it, when that is not the agent. */
+  /** Lines of their own. `from` is who said it, when that is not the agent. An answer is what was asked for; all else is beside it. */
   lines(text: string, kind: 'answer' | 'past' | 'note' | 'call' | 'said', from?: string): void;
 }
 
@@ -27,6 +27,10 @@ interface Live {
   begun: string;
   /** Texts that are on the screen, whose messages are still to come. */
   complete: string[];
+  /** Calls that were told of. Their ids begin anew in each run. */
+  calls: Set<string>;
+  /** Of those, the ones whose results are still to come. */
+  waiting: Set<string>;
 }
 
 /** Runs that are remembered; older ones have no more to come. */
@@ -43,7 +47,8 @@ export class Answers {
   private readonly skipped: { runId: string | undefined; text: string }[] = [];
   /** Messages that were missed are on their way; nothing may be shown before them. */
   private behind = false;
-  private readonly calls = new Set<string>();
+  /** How much is told of tools: nothing, calls, or their results too. */
+  private level = 'on';
   /** Runs that are at work, as far as is heard. */
   readonly active = new Set<string>();
 
@@ -77,12 +82,19 @@ export class Answers {
     const run = this.runOf(runId);
     if (stream === 'assistant') this.made(runId, run, String(data['text']));
     else if (stream === 'tool' && data['phase'] === 'start' && this.mayShow(run))
-      this.call(String(data['toolCallId']), String(data['name']), data['args']);
+      this.call(run, String(data['toolCallId']), String(data['name']), data['args']);
   }
 
   message({ message, runId }: SessionMessage): void {
     if (message.role === 'user') this.question(message, runId);
     else if (message.role === 'assistant') this.answer(message, runId);
+    else this.result(message, runId);
+    for (const run of this.live.values()) this.showLive(run);
+  }
+
+  /** A session whose level is not set tells of calls. */
+  verbose(level: string | undefined): void {
+    this.level = level ?? 'on';
     for (const run of this.live.values()) this.showLive(run);
   }
 
@@ -100,6 +112,7 @@ export class Answers {
   }
 
   private question(message: WireMessage, runId: string | undefined): void {
+    if (isSummary(message)) return this.paper.lines(summedUp, 'note');
     if (runId !== undefined) this.runOf(runId).asked = true;
     if (runId !== undefined && this.own.has(runId) && message.provenance === undefined) return;
     this.paper.lines(wordsOf(message, false), 'said', sourceOf(message));
@@ -108,20 +121,28 @@ export class Answers {
   private answer(message: WireMessage, runId: string | undefined): void {
     const run = runId === undefined ? undefined : this.runOf(runId);
     const text = wordsOf(message, false);
+    // Where nothing streams a program reads, and it asked for the last word of its own runs.
+    const kind = this.streams || this.isLastWord(message, runId) ? 'answer' : 'note';
     if (text !== '') {
       if (run?.complete[0] === text) run.complete.shift();
       else {
         if (this.skipped[0]?.runId === runId && this.skipped[0]?.text === text) this.skipped.shift();
         const begun = run?.begun ?? '';
-        if (begun !== '' && text.startsWith(begun)) this.paper.lines(`…${text.slice(begun.length)}`, 'answer');
-        else this.paper.lines(text, 'answer');
+        if (begun !== '' && text.startsWith(begun)) this.paper.lines(`…${text.slice(begun.length)}`, kind);
+        else this.paper.lines(text, kind);
         if (run) run.begun = '';
       }
     }
     if (message.stopReason === 'length') this.paper.lines('it was cut off at its greatest length', 'note');
     if (message.stopReason === 'content_filter') this.paper.lines("it was cut off by the provider's filter", 'note');
     for (const block of typeof message.content === 'string' ? [] : message.content)
-      if (block.type === 'toolCall') this.call(block.id, block.name, block.arguments);
+      if (block.type === 'toolCall') this.call(run, block.id, block.name, block.arguments);
+  }
+
+  /** What comes with calls is said on the way to an answer. */
+  private isLastWord({ content, stopReason }: WireMessage, runId: string | undefined): boolean {
+    const calls = typeof content !== 'string' && content.some(({ type }) => type === 'toolCall');
+    return runId !== undefined && this.own.has(runId) && !calls && stopReason !== 'aborted';
   }
 
   /** A step is whole. */
@@ -152,7 +173,8 @@ export class Answers {
   }
 
   private mayShow(run: Live): boolean {
-    return run.asked && !this.behind && this.skipped.length === 0 && run.begun === '';
+    const told = this.level !== 'full' || run.waiting.size === 0;
+    return run.asked && !this.behind && this.skipped.length === 0 && run.begun === '' && told;
   }
 
   private showLive(run: Live): void {
@@ -169,22 +191,43 @@ export class Answers {
     Object.assign(run, { text: '', shown: 0, deaf: true });
   }
 
-  private call(id: string, name: string, args: unknown): void {
-    if (this.calls.has(id)) return;
-    this.calls.add(id);
-    this.paper.lines(`→ ${name} ${JSON.stringify(args)}`, 'call');
+  private call(run: Live | undefined, id: string, name: string, args: unknown): void {
+    if (run?.calls.has(id)) return;
+    run?.calls.add(id);
+    run?.waiting.add(id);
+    if (this.level !== 'off') this.paper.lines(`→ ${name} ${JSON.stringify(args)}`, 'call');
+  }
+
+  private result(message: WireMessage, runId: string | undefined): void {
+    if (runId !== undefined) this.runOf(runId).waiting.delete(message.toolCallId ?? '');
+    if (this.level !== 'full') return;
+    const failed = message.isError ? ' failed' : '';
+    this.paper.lines(`← ${message.toolName ?? 'a tool'}${failed} ${wordsOf(message, false)}`, 'call');
   }
 
   private runOf(runId: string): Live {
     let run = this.live.get(runId);
     if (!run) {
-      run = { seq: 0, asked: this.own.has(runId), deaf: false, text: '', shown: 0, begun: '', complete: [] };
+      run = {
+        seq: 0,
+        asked: this.own.has(runId),
+        deaf: false,
+        text: '',
+        shown: 0,
+        begun: '',
+        complete: [],
+        calls: new Set(),
+        waiting: new Set(),
+      };
       this.live.set(runId, run);
       if (this.live.size > mostRuns) this.live.delete(this.live.keys().next().value!);
     }
     return run;
   }
 }
+
+/** Stands for a summary, which is for the model and as long as it likes. */
+export const summedUp = 'older messages were summed up';
 
 /** Who said a thing that was not said here. */
 export function sourceOf(message: WireMessage): string {

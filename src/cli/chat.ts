@@ -4,8 +4,8 @@ import { follow } from '../client/follow.ts';
 import { errorTable, reasonOf, type ErrorCode, type InterlaneError } from '../errors.ts';
 import type { WireMessage } from '../protocol/result.ts';
 import { completeCommand } from '../session/commands.ts';
-import { Answers, sourceOf, type Paper } from './answers.ts';
-import { wordsOf } from './messages.ts';
+import { Answers, sourceOf, summedUp, type Paper } from './answers.ts';
+import { isSummary, wordsOf } from './messages.ts';
 import { lineOf, Prompt } from './prompt.ts';
 import { reach, reached, type ReachFlags } from './reach.ts';
 import { isSaid } from './sessions.ts';
@@ -97,7 +97,8 @@ function showPast(paper: Paper, past: WireMessage[], limit: number): void {
   for (const message of limit === 0 ? [] : past.filter(isSaid).slice(-limit)) {
     const lines = wordsOf(message, false).split('\n');
     const text = [...lines.slice(0, mostPastLines), ...(lines.length > mostPastLines ? ['…'] : [])].join('\n');
-    if (message.role === 'user') paper.lines(text, 'past', isOwnWord(message) ? '' : sourceOf(message));
+    if (isSummary(message)) paper.lines(summedUp, 'note');
+    else if (message.role === 'user') paper.lines(text, 'past', isOwnWord(message) ? '' : sourceOf(message));
     else if (text !== '') paper.lines(text, 'past');
   }
 }
@@ -127,6 +128,7 @@ function asJson(terminal: Terminal): TalkView {
     chat: (event) => say('chat', event),
     agent: (event) => say('agent', event),
     changed: (event) => say('sessions.changed', event),
+    session() {},
     connected: (cursor) => say('connected', { cursor }),
     lost: (error) => say('lost', { reason: reasonOf(error) }),
     current() {},
@@ -148,6 +150,7 @@ function asText(paper: Paper, own: ReadonlySet<string>, streams: boolean): TalkV
       if (event.phase === undefined && event.reason === 'resync')
         paper.lines('some of what happened is no longer kept; see: interlane history', 'note');
     },
+    session: ({ verboseLevel }) => answers.verbose(verboseLevel),
     connected() {
       if (gone) paper.lines('connected again', 'note');
       gone = false;
@@ -175,7 +178,7 @@ function pipe(terminal: Terminal): Paper {
     piece() {},
     end() {},
     lines(text, kind, from) {
-      const stream = kind === 'note' || kind === 'call' ? terminal.stderr : terminal.stdout;
+      const stream = kind === 'answer' ? terminal.stdout : terminal.stderr;
       stream.write(lineOf(terminal, text, kind, from));
     },
   };

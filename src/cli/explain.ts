@@ -22,24 +22,39 @@ const answers: { [N in TopicName]: (config: Config, question: Question<N>) => Ex
   },
 };
 
+interface Decided {
+  explanation: Explanation;
+  /** Whose rules it is from. */
+  config: string;
+}
+
+export interface Deciders {
+  config(): Promise<{ config: Config; configName: string }>;
+  /** Only a running gateway knows the tools of outside servers and the sessions that there are. Undefined when none is to be asked. */
+  gateway(question: Question<'tools'>): Promise<Decided | undefined>;
+}
+
 const largestQuestion = 1024 * 1024;
 
 export async function explain(
   terminal: Terminal,
   name: TopicName,
   written: string | undefined,
-  config: Config,
-  options: { json: boolean; configName: string },
+  by: Deciders,
+  json: boolean,
 ): Promise<void> {
   const { example, schema } = topics[name];
   const text = written ?? (await questionFromInput(terminal, name, example));
   const question = readQuestion(schema, parseQuestion(name, text, example), example);
-  const explanation = (answers[name] as (config: Config, question: unknown) => Explanation)(config, question);
-  terminal.stdout.write(
-    options.json
-      ? `${JSON.stringify({ ...explanation, config: options.configName }, null, 2)}\n`
-      : render(terminal, explanation, options.configName),
-  );
+  const decided =
+    (name === 'tools' ? await by.gateway(question as Question<'tools'>) : undefined) ?? (await fromConfig(name, question, by));
+  const { explanation, config } = decided;
+  terminal.stdout.write(json ? `${JSON.stringify({ ...explanation, config }, null, 2)}\n` : render(terminal, explanation, config));
+}
+
+async function fromConfig(name: TopicName, question: unknown, by: Deciders): Promise<Decided> {
+  const { config, configName } = await by.config();
+  return { explanation: (answers[name] as (config: Config, question: unknown) => Explanation)(config, question), config: configName };
 }
 
 async function questionFromInput(terminal: Terminal, name: string, example: string): Promise<string> {

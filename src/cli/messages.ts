@@ -10,6 +10,9 @@ export function speaker({ role, provenance, toolName }: WireMessage): string {
   return role;
 }
 
+/** What was said before, in short, in the place of a conversation that had grown too long. */
+export const isSummary = ({ role, provenance }: WireMessage) => role === 'user' && provenance?.kind === 'system';
+
 /** The words of a message; calls of tools too, if they are wanted. */
 export function wordsOf({ content }: WireMessage, tools: boolean): string {
   if (typeof content === 'string') return content;

@@ -4,6 +4,7 @@ import type { Client } from '../client/client.ts';
 import type { LoadedConfig } from '../config/load.ts';
 import { findPaths, type PathFlags, type Paths } from '../config/paths.ts';
 import { errorTable, InterlaneError, reasonOf } from '../errors.ts';
+import type { Params } from '../protocol/method.ts';
 import type { ChatFlags } from './chat.ts';
 import type { DoctorFlags } from './doctor.ts';
 import type { JoinFlags } from './join.ts';
@@ -221,12 +222,20 @@ function ruleCommands(root: Command, terminal: Terminal): void {
           `\nThe question is JSON, as an argument or on standard input:\n  interlane explain ${name} '${example}'\n\nIts fields:\n  ${fieldsOf(schema).join('\n  ')}`,
       )
       .action(async (question: string | undefined, flags: PathFlags & { json?: boolean }) => {
-        const { paths, loaded } = await open(terminal, flags);
-        const { explain } = await import('./explain.ts');
-        await explain(terminal, name as TopicName, question, loaded.config, {
-          json: flags.json === true,
-          configName: paths.configFile ?? 'the built-in defaults',
-        });
+        const [{ explain }, { reachedIfRunning }] = await Promise.all([import('./explain.ts'), import('./reach.ts')]);
+        const by = {
+          config: async () => {
+            const { paths, loaded } = await open(terminal, flags);
+            return { config: loaded.config, configName: paths.configFile ?? 'the built-in defaults' };
+          },
+          gateway: async (asked: Params<'explain.tools'>) => {
+            if (flags.config || terminal.env['INTERLANE_CONFIG']) return undefined;
+            const { stateDir } = findPaths(flags, terminal.env, terminal.home);
+            const explanation = await reachedIfRunning(terminal, stateDir, (client) => client.call('explain.tools', asked));
+            return explanation && { explanation, config: 'the running gateway' };
+          },
+        };
+        await explain(terminal, name as TopicName, question, by, flags.json === true);
       });
   }
 

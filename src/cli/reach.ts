@@ -57,6 +57,16 @@ export async function running(stateDir: string): Promise<CliFile | undefined> {
   }
 }
 
+/** Calls with a connection to the gateway that runs on the state directory; undefined when none does. */
+export async function reachedIfRunning<R>(
+  terminal: Terminal,
+  stateDir: string,
+  work: (client: Client) => Promise<R>,
+): Promise<R | undefined> {
+  const found = await running(stateDir);
+  return found && reached(terminal, { url: found.url, token: found.token, stateDir }, work);
+}
+
 interface Found {
   url: string;
   token: string | undefined;

@@ -12,6 +12,8 @@ export interface TalkView {
   chat(event: ChatEvent): void;
   agent(event: AgentEvent): void;
   changed(event: SessionsChanged): void;
+  /** The session as it is now, whenever it is asked for. */
+  session(row: WireSession): void;
   connected(cursor: string): void;
   lost(error: unknown): void;
   /** What was said while the connection was lost has been shown. */
@@ -142,6 +144,7 @@ export class Talk {
   private async past(): Promise<WireMessage[]> {
     const page = await this.call('chat.history', { sessionKey: this.parts.key, limit: pastMessages, maxChars: longestPast });
     if (!('sessionId' in page)) return [];
+    this.parts.view.session(page.sessionInfo);
     this.note(page.sessionId, page.messages.at(-1)?.__openclaw.seq ?? 0);
     return page.messages;
   }
@@ -220,6 +223,7 @@ export class Talk {
   /** What is in the transcript now has been shown. */
   private async caughtUp(): Promise<void> {
     const { session } = await this.call('sessions.describe', { key: this.parts.key });
+    if (session) this.parts.view.session(session);
     const behind = () => session !== null && this.seenOf(session.sessionId) < session.messageCount;
     while (behind()) await this.arrived.promise;
   }
@@ -236,7 +240,11 @@ export class Talk {
       // Asked twice it would be two lives, so a connection that is lost meanwhile is told and not tried again.
       await (await this.connection()).call('sessions.reset', { key: this.parts.key });
     },
-    patch: async (settings) => (await this.call('sessions.patch', { key: this.parts.key, ...settings })).entry,
+    patch: async (settings) => {
+      const { entry } = await this.call('sessions.patch', { key: this.parts.key, ...settings });
+      this.parts.view.session(entry);
+      return entry;
+    },
     status: () => this.described(),
     stop: () => this.stop(),
   };

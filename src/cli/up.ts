@@ -8,7 +8,7 @@ import { watchConfig, type Change } from '../config/change.ts';
 import { defaultConfig, loadConfig } from '../config/load.ts';
 import type { Config } from '../config/schema.ts';
 import { InterlaneError, reasonOf } from '../errors.ts';
-import type { Found } from '../runtime/models.ts';
+import type { Choice, Found } from '../runtime/models.ts';
 import type { Log } from '../server/log.ts';
 import { running } from './reach.ts';
 import { columns, count, paint, visible, type Terminal } from './terminal.ts';
@@ -46,7 +46,9 @@ export async function up(terminal: Terminal, paths: Paths, config: Config, warni
   const stopped = stopSignal(terminal);
   const { server, world } = gateway;
   const notes = [...warnings, ...gateway.warnings, ...open];
-  terminal.stdout.write(screen(terminal, { paths, config, found, server: server!, defaultId: world.agents.defaultId, notes }));
+  const { defaultId } = world.agents;
+  const model = gateway.modelOf(defaultId);
+  terminal.stdout.write(screen(terminal, { paths, config, found, model, server: server!, defaultId, notes }));
   flushCompileCache();
   log.info({ url: server!.url, version, pid: process.pid }, 'gateway is up');
   const unwatch = followConfig(paths.configFile ?? paths.usualConfigFile, terminal.env, gateway, log);
@@ -144,22 +146,44 @@ interface Up {
   paths: Paths;
   config: Config;
   found: Found | undefined;
+  /** What answers the default agent, if it is not the scripted one. */
+  model: Choice | undefined;
   server: { url: string; signInUrl: string; adminToken: string | undefined };
   defaultId: string;
   notes: string[];
 }
 
-/** Whose model answers, who pays, and how to change it. */
-function modelLine({ agents }: Config, found: Found | undefined): string {
-  if (agents.defaults.model !== undefined) return `${agents.defaults.model} (agents.defaults.model)`;
+/** Where providers whose keys are looked for say what they charge. */
+const pricePages: Record<string, string> = {
+  anthropic: 'https://www.anthropic.com/pricing',
+  openai: 'https://openai.com/api/pricing',
+  google: 'https://ai.google.dev/gemini-api/docs/pricing',
+  openrouter: 'https://openrouter.ai/models',
+};
+
+/** Whose model answers, what it costs, and how to change it. */
+function modelRows({ config, found, model, defaultId }: Up): [string, string][] {
   const off = 'models.discover: false turns this off';
-  if (found?.settings.apiKey !== undefined)
-    return `${found.provider}/${found.model}, with ${found.by} of the environment; its owner pays for every token (${off})`;
-  if (found) return `${found.provider}/${found.model}, from ${found.by}; free of charge (${off})`;
-  return 'scripted: it repeats what it is told; set ANTHROPIC_API_KEY, OPENAI_API_KEY or agents.defaults.model for a real one';
+  if (!model) {
+    const wish = 'set ANTHROPIC_API_KEY, OPENAI_API_KEY or agents.defaults.model for a real one';
+    return [['model', `scripted: it repeats what it is told; ${wish}`]];
+  }
+  const { ref, provider } = model;
+  if (model.source !== 'found' || !found)
+    return [['model', `${ref} (${model.source === 'agent' ? `agents.list: the model of ${defaultId}` : 'agents.defaults.model'})`]];
+  if (found.settings.apiKey === undefined) return [['model', `${ref}, from ${found.by}; free of charge (${off})`]];
+  const page = pricePages[provider];
+  const prices = page === undefined ? '' : `; its prices: ${page}`;
+  const known = config.models.providers[provider]?.models[model.model]?.cost !== undefined;
+  const see = known ? '' : ` (set models.providers.${provider}.models.${model.model}.cost to see costs)`;
+  return [
+    ['model', `${ref}, with ${found.by} of the environment (${off})`],
+    ['costs', `billed per token by ${provider}${prices}${see}`],
+  ];
 }
 
-function screen(terminal: Terminal, { paths, config, found, server, defaultId, notes }: Up): string {
+function screen(terminal: Terminal, up: Up): string {
+  const { paths, config, server, defaultId, notes } = up;
   const listed = config.agents.list.map((entry) => entry.name ?? entry.id);
   const agents = listed.length === 0 ? ['main'] : listed;
   const { tools, policy } = config;
@@ -169,7 +193,7 @@ function screen(terminal: Terminal, { paths, config, found, server, defaultId, n
     ['config', paths.configFile ?? `built-in defaults (to change them, write ${paths.usualConfigFile})`],
     ['store', `${paths.stateDir} (SQLite, durability ${config.store.durability})`],
     ['agents', `${agents.join(', ')} (default: ${defaultId})`],
-    ['model', modelLine(config, found)],
+    ...modelRows(up),
     [
       'policy',
       `a session sees: ${tools.sessions.visibility}; agent to agent: ${tools.agentToAgent.enabled ? 'on' : 'off'}; ${count(policy.rules.length, 'rule')} of yours`,

@@ -74,6 +74,7 @@ describe('a command', () => {
   });
 
   it('shows what is set, and by whom', async () => {
+    const chosen = port({ model: 'anthropic/opus', modelSource: 'user' });
     const real = port({
       model: 'anthropic/opus',
       modelSource: 'auto',
@@ -81,7 +82,8 @@ describe('a command', () => {
       thinkingLevelSource: 'user',
       thinkingNote: 'sent as max',
     });
-    expect((await use('/model', true, real)).text).toBe('Model: anthropic/opus (from the config).');
+    expect((await use('/model', true, real)).text).toBe('Model: anthropic/opus (chosen by the config, or found where it has none).');
+    expect((await use('/model', true, chosen)).text).toBe('Model: anthropic/opus (set for this session).');
     expect((await use('/think', true, real)).text).toBe('Thinking: high (set for this session). (sent as max)');
   });
 

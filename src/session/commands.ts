@@ -107,7 +107,12 @@ export const commands: readonly Command[] = [
     { usage: '[name|default]', words: ['default'] },
   ),
   command('think', 'show or set how hard it thinks', thinking.run, { ...thinking, aliases: ['thinking'] }),
-  command('verbose', 'show or set how much is told of its work', verbose.run, verbose),
+  command(
+    'verbose',
+    'how much the terminal tells of tools: off nothing, on (if not set) each call, full also its result',
+    verbose.run,
+    verbose,
+  ),
   command(
     'send',
     'whether answers may leave for a channel',
@@ -205,17 +210,17 @@ function statusText(session: WireSession): string {
 }
 
 const modelText = ({ model, modelSource }: WireSession) =>
-  model === undefined ? "Model: the agent's own." : sentence('Model', model, modelSource);
+  model === undefined
+    ? "Model: the agent's own."
+    : sentence('Model', model, modelSource, 'chosen by the config, or found where it has none');
 const sendText = ({ sendPolicy }: WireSession) =>
   sendPolicy === undefined
     ? 'Send: as the policy of the config says.'
     : `Send: ${sendPolicy === 'allow' ? 'on' : 'off'} (set for this session).`;
 const note = ({ thinkingNote }: WireSession) => (thinkingNote === undefined ? '' : ` (${thinkingNote})`);
 
-function sentence(noun: string, value: string | undefined, source: 'user' | 'auto' | undefined): string {
-  return value === undefined
-    ? `${noun}: default.`
-    : `${noun}: ${value} (${source === 'user' ? 'set for this session' : 'from the config'}).`;
+function sentence(noun: string, value: string | undefined, source: 'user' | 'auto' | undefined, otherwise = 'from the config'): string {
+  return value === undefined ? `${noun}: default.` : `${noun}: ${value} (${source === 'user' ? 'set for this session' : otherwise}).`;
 }
 
 function alone(name: string, argument: string): undefined {

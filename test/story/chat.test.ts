@@ -2,6 +2,7 @@
 import { createServer, connect as dial, type Socket } from 'node:net';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { RealClock } from '../clock.ts';
+import { mockProvider } from '../mock/provider.ts';
 import { started } from './command-line.ts';
 import { forTest, gates, say, Stage, type ScriptText } from './stage.ts';
 
@@ -100,9 +101,61 @@ describe('chat in a pipe', () => {
     gate.open('hold');
     expect(await lines('hold\n').finished).toEqual({
       status: 0,
-      stdout: 'Let me see.\nAll is well.\n',
-      stderr: '→ gate {"name":"hold"}\n',
+      stdout: 'All is well.\n',
+      stderr: '(Let me see.)\n→ gate {"name":"hold"}\n',
     });
+  });
+
+  it('tells of the tools of every turn', async () => {
+    const { lines, gate } = await open();
+    gate.open('hold');
+    const { stderr } = await lines('hold\nhold\n').finished;
+    expect(stderr).toBe('(Let me see.)\n→ gate {"name":"hold"}\n'.repeat(2));
+  });
+
+  it('tells as much of tools as the session is set to, from the next call on', async () => {
+    const { lines, gate } = await open();
+    gate.open('hold');
+    const see = '\\(Let me see\\.\\)\n';
+    const call = `${see}→ gate {"name":"hold"}\n`;
+    const { stderr } = await lines('/verbose off\nhold\n/verbose full\nhold\n/verbose default\nhold\n/verbose off').finished;
+    expect(stderr).toMatch(new RegExp(`^${see}${call}← gate .*\n${call}$`));
+    expect((await lines('hold').finished).stderr).toBe('(Let me see.)\n');
+  });
+
+  it('tells of a conversation that was summed up in one line, also on a terminal and afterwards', async () => {
+    const tooLong = {
+      status: 400,
+      body: JSON.stringify({ error: { code: 'context_length_exceeded', message: 'context length exceeded' } }),
+    };
+    const provider = await mockProvider(({ text }) => {
+      if (text.includes('Summarise this conversation')) return { text: 'They count.' };
+      return text.includes('first number') && text.includes('third') ? tooLong : { text: 'Noted.' };
+    });
+    onTestFinished(() => provider.close());
+    const models = { providers: { mock: { type: 'openai-compatible' as const, baseUrl: provider.url, apiKey: 'none' } } };
+    const { stateDir } = await forTest(new Stage(new RealClock())).start({ models, agents: { defaults: { model: 'mock/m' } } }, [], {
+      listen: { host: '127.0.0.1', port: 0, token, version: '1' },
+    });
+    const env = { INTERLANE_STATE_DIR: stateDir };
+    expect(await started(['chat'], { input: 'first number\nsecond\nthird', env }).finished).toEqual({
+      status: 0,
+      stdout: 'Noted.\nNoted.\nNoted.\n',
+      stderr: '(older messages were summed up)\n',
+    });
+    const person = started(['chat'], { tty: true, keys: true, env });
+    await person.shows(/› third\n\(older messages were summed up\)\nNoted\.\n› ?$/);
+  });
+
+  it('prints no word of others, and no answer to them', async () => {
+    const { env } = await open();
+    const chat = started(['chat'], { keys: true, env });
+    chat.press('hello\n');
+    await chat.printed('re: hello');
+    await started(['send', 'main', 'from another terminal'], { env }).finished;
+    await chat.printed('elsewhere › from another terminal\n(re: from another terminal)\n', 'stderr');
+    chat.hangUp();
+    expect(await chat.finished).toMatchObject({ status: 0, stdout: 're: hello\n' });
   });
 
   it('says what got no answer, goes on, and ends with its status', async () => {
@@ -149,7 +202,7 @@ describe('chat in a pipe', () => {
     chat.interrupt();
     await chat.printed('(stopped)', 'stderr');
     chat.interrupt();
-    expect(await chat.finished).toMatchObject({ status: 0, stdout: 'Let me see.\n' });
+    expect(await chat.finished).toMatchObject({ status: 0, stdout: '' });
   });
 
   it('sends a message once whose acceptance was lost on the way, and gets its one answer', async () => {
@@ -169,7 +222,7 @@ describe('chat in a pipe', () => {
       gate.open('hold');
       const url = await wire(stage.gateway.server!.port, place);
       const chat = started(['chat', '--url', url, '--token', token], { input: 'hold\nlast', env });
-      expect((await chat.finished).stdout).toBe('Let me see.\nAll is well.\nre: last\n');
+      expect((await chat.finished).stdout).toBe('All is well.\nre: last\n');
     },
   );
 });
@@ -230,7 +283,7 @@ describe('a chat command', () => {
   it('that stops does not wait for the answer it stops', async () => {
     const { lines } = await open();
     const { stdout, stderr } = await lines('hold\n/stop\nlast').finished;
-    expect(stdout.replace('Let me see.\n', '')).toBe('Stopped.\nre: last\n');
+    expect(stdout).toBe('Stopped.\nre: last\n');
     expect(stderr).toContain('(stopped)');
   });
 

@@ -1,5 +1,8 @@
 // The commands that ask a running gateway, as a person and as a script would use them: what they print, where, and with which status.
-import { describe, expect, it, vi } from 'vitest';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { RealClock } from '../clock.ts';
 import { started } from './command-line.ts';
 import { forTest, gates, say, Stage, type ScriptText } from './stage.ts';
@@ -36,6 +39,74 @@ async function open() {
 }
 
 const runIdIn = (text: string) => /[0-9a-f]{8}-[0-9a-f-]{27}/.exec(text)![0];
+
+describe('the model line of interlane up', () => {
+  const providers = `models: { providers: { mock: { type: 'openai-compatible', baseUrl: 'http://127.0.0.1:9/v1' } } }`;
+  const key = { ANTHROPIC_API_KEY: 'not a real one' };
+  const found = /^ {2}model +anthropic\/(\S+), with ANTHROPIC_API_KEY of the environment \(models\.discover: false turns this off\)$/m;
+  const costs =
+    /^ {2}costs +billed per token by anthropic; its prices: https:\S+ \(set models\.providers\.anthropic\.models\.\S+\.cost to see costs\)$/m;
+  const cases: [why: string, config: string, env: Record<string, string>, lines: RegExp[]][] = [
+    ['nothing is there', '{}', { INTERLANE_DISCOVER: '0' }, [/^ {2}model +scripted: it repeats/m]],
+    ['a key is found', '{}', key, [found, costs]],
+    [
+      'the defaults name one',
+      `{ ${providers}, agents: { defaults: { model: 'mock/d' } } }`,
+      key,
+      [/model +mock\/d \(agents\.defaults\.model\)$/m],
+    ],
+    [
+      'the default agent has its own',
+      `{ ${providers}, agents: { defaults: { model: 'mock/d' }, list: [{ id: 'bo' }, { id: 'ana', default: true, model: 'mock/own' }] } }`,
+      {},
+      [/model +mock\/own \(agents\.list: the model of ana\)$/m],
+    ],
+    [
+      'only the default agent has one, and a key is found for others',
+      `{ ${providers}, agents: { list: [{ id: 'ana', model: 'mock/own' }] } }`,
+      key,
+      [/model +mock\/own \(agents\.list: the model of ana\)$/m],
+    ],
+  ];
+
+  it.each(cases)('when %s', async (_, config, env, lines) => {
+    const state = mkdtempSync(join(tmpdir(), 'interlane-up-'));
+    onTestFinished(() => rmSync(state, { recursive: true, force: true }));
+    writeFileSync(join(state, 'interlane.json5'), config);
+    const up = started(['up', '--port', '0'], { env: { INTERLANE_STATE_DIR: state, ...env } });
+    await up.printed('Press Ctrl-C to stop.');
+    up.interrupt();
+    const { stdout, status } = await up.finished;
+    expect(status).toBe(0);
+    for (const line of lines) expect(stdout).toMatch(line);
+    expect(stdout.match(/^ {2}(model|costs) /gm)).toHaveLength(lines.length);
+  });
+});
+
+describe('interlane explain tools', () => {
+  const question = '{"session":{"key":"agent:main:main"}}';
+
+  it('asks the running gateway, which knows tools that no file names', async () => {
+    const { use } = await open();
+    const { stdout, status } = await use(['explain', 'tools', question]);
+    expect(status).toBe(0);
+    expect(stdout).toMatch(/^ {2}✓ +gate /m);
+    expect(stdout).toMatch(/\ndecided by the running gateway\n$/);
+    expect(JSON.parse((await use(['explain', 'tools', question, '--json'])).stdout)).toMatchObject({ config: 'the running gateway' });
+    expect((await use(['explain', 'tools', '{}'])).status).toBe(65);
+  });
+
+  it('asks the file that is named, and the defaults when nothing runs', async () => {
+    const { use, stage } = await open();
+    const file = join(stage.stateDir, 'other.json5');
+    writeFileSync(file, '{}');
+    const named = await use(['explain', 'tools', question, '--config', file]);
+    expect(named.stdout).toMatch(new RegExp(`\ndecided by ${file}\n$`));
+    expect(named.stdout).not.toContain(' gate ');
+    await stage.close();
+    expect((await use(['explain', 'tools', question])).stdout).toMatch(/\ndecided by the built-in defaults\n$/);
+  });
+});
 
 describe('interlane send', () => {
   it('prints the reply and nothing else', async () => {

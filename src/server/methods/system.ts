@@ -1,7 +1,7 @@
 // Handlers about the gateway itself: health, status, agents, tools, explanations.
 import { createHash } from 'node:crypto';
 import type { Engine } from '../../engine/engine.ts';
-import { settingsOf } from '../../engine/policy.ts';
+import { partyOfRow, settingsOf } from '../../engine/policy.ts';
 import { InterlaneError } from '../../errors.ts';
 import { agentOf, keyContext } from '../../rules/agents.ts';
 import { explainAccess, explainKey, explainRoute, explainSend, explainTools } from '../../rules/explain.ts';
@@ -84,7 +84,17 @@ export function systemMethods(
       const see = row && settingsOf(row).see;
       return explainAccess(world(), see === undefined ? question : { ...question, caller: { ...caller, see } });
     },
-    'explain.tools': async (question) => explainTools(world(), question, parts.invoker.names()),
+    'explain.tools': async (question, call) => {
+      // Of a session that is there, what the question does not say is known: its level, who spawned it, how deep, on which channel.
+      const { session } = question;
+      const row = await find(call, { session: session.key }).catch(() => undefined);
+      const known = row && {
+        ...partyOfRow(world(), row).facts,
+        ...session,
+        taint: levelName(Math.max(row.taint, levelRank(session.taint))),
+      };
+      return explainTools(world(), { ...question, session: known ?? session }, parts.invoker.names());
+    },
   };
 }
 
