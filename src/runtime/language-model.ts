@@ -110,6 +110,8 @@ async function once(parts: LanguageModelParts, choice: Choice, request: StepRequ
   const { streamText } = await import('ai');
   globalThis.AI_SDK_LOG_WARNINGS = false; // what a provider cannot do is said by session_status, not on the console
   const model: LanguageModel = await models.load(choice, request.settings.authProfile);
+  const instructions = systemPrompt(parts.setting(request));
+  const messages = asked.messages(choice);
   const silence = new AbortController();
   let cancel = () => {};
   const listen = () => {
@@ -123,8 +125,8 @@ async function once(parts: LanguageModelParts, choice: Choice, request: StepRequ
   try {
     const { stream } = streamText({
       model,
-      instructions: systemPrompt(parts.setting(request)),
-      messages: asked.messages(choice),
+      instructions,
+      messages,
       ...(asked.tools.length > 0 ? { tools: await toolSet(asked.tools) } : {}),
       ...(asked.level === undefined ? {} : { reasoning: levels[asked.level] }),
       // The transcript is ours; OpenAI is not asked to keep another.
@@ -166,8 +168,9 @@ async function once(parts: LanguageModelParts, choice: Choice, request: StepRequ
           heard.usage = usageOf(
             models,
             choice,
-            part.usage.inputTokens,
-            part.usage.outputTokens,
+            // Without a count the conversation would never seem full.
+            part.usage.inputTokens || guessedTokens(instructions, messages, asked.tools.map(shownText)),
+            part.usage.outputTokens || guessedTokens(heard.text, heard.calls),
             part.usage.inputTokenDetails.cacheReadTokens,
           );
           // Without a reason it has not come to its end; one that nobody knows is an end all the same.
@@ -220,6 +223,12 @@ async function toolSet(tools: readonly Tool[]): Promise<ToolSet> {
   }
   return set;
 }
+
+const shownText = (tool: Tool) => [tool.name, tool.description, inputSchema(tool)];
+
+/** About four characters to a token. */
+const guessedTokens = (...all: unknown[]) =>
+  Math.ceil(all.reduce<number>((sum, one) => sum + (typeof one === 'string' ? one : JSON.stringify(one)).length, 0) / 4);
 
 const shownTools = new WeakMap<Tool, ToolSet[string]>();
 

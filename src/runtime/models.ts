@@ -263,6 +263,10 @@ const environmentKeys: { variables: string[]; provider: string; type: ProviderTy
 const ollama = 'http://127.0.0.1:11434';
 const lookMs = 500;
 
+/** A model that turns texts into numbers and cannot speak, as its name or its families tell. */
+const onlyEmbeds = ({ name, details }: { name?: unknown; details?: unknown }) =>
+  /embed|bert/i.test(JSON.stringify([name, details ?? null]));
+
 /** Looks for a key in the environment, then for a local Ollama. Asked only by `up`, and only when no model is configured; INTERLANE_DISCOVER=0 forbids it. */
 export async function findModel(
   { models, agents }: { models: { discover: boolean }; agents: { defaults: { model?: string | undefined } } },
@@ -278,8 +282,8 @@ export async function findModel(
   }
   try {
     const answer = await fetchUrl(`${ollama}/api/tags`, { signal: AbortSignal.timeout(lookMs) });
-    const { models } = (await answer.json()) as { models?: { name?: unknown }[] };
-    const name = models?.find((one) => typeof one.name === 'string')?.name as string | undefined;
+    const { models } = (await answer.json()) as { models?: { name?: unknown; details?: unknown }[] };
+    const name = models?.find((one) => typeof one.name === 'string' && !onlyEmbeds(one))?.name as string | undefined;
     if (name === undefined) return undefined;
     const settings: ProviderSettings = { type: 'openai-compatible', baseUrl: `${ollama}/v1`, authProfiles: {}, models: {} };
     return { provider: 'ollama', model: name, by: `a local Ollama at ${ollama}`, settings };

@@ -8,7 +8,8 @@ export interface Say {
   calls?: { name: string; args: object | string; signature?: string }[];
   /** Said before all else, and to be given back with the calls. */
   thinking?: { text: string; signature: string };
-  usage?: { input: number; output: number };
+  /** `null`: it does not count (`openai-compatible` only). */
+  usage?: { input: number; output: number } | null;
   /** An HTTP error instead of an answer. */
   status?: number;
   headers?: Record<string, string>;
@@ -117,12 +118,13 @@ const chat: Shape = async (say, response) => {
   }));
   if (toolCalls.length > 0) send([{ index: 0, delta: { tool_calls: toolCalls } }]);
   send([{ index: 0, delta: {}, finish_reason: say.finish ?? (calls.length > 0 ? 'tool_calls' : 'stop') }]);
-  send([], { usage: { prompt_tokens: usage.input, completion_tokens: usage.output, total_tokens: usage.input + usage.output } });
+  if (usage) send([], { usage: { prompt_tokens: usage.input, completion_tokens: usage.output, total_tokens: usage.input + usage.output } });
   response.end('data: [DONE]\n\n');
 };
 
 const anthropic: Shape = async (say, response) => {
-  const { calls = [], usage = some, thinking } = say;
+  const { calls = [], thinking } = say;
+  const usage = say.usage ?? some;
   const send = (type: string, data: object) => response.write(`event: ${type}\ndata: ${JSON.stringify({ type, ...data })}\n\n`);
   const message = { id: 'msg', type: 'message', role: 'assistant', model: 'm', content: [], stop_reason: null, stop_sequence: null };
   send('message_start', { message: { ...message, usage: { input_tokens: usage.input, output_tokens: 0 } } });
@@ -152,7 +154,8 @@ const anthropic: Shape = async (say, response) => {
 
 /** `openai`: /responses. */
 const responses: Shape = async (say, response) => {
-  const { calls = [], usage = some, thinking } = say;
+  const { calls = [], thinking } = say;
+  const usage = say.usage ?? some;
   const send = (type: string, data: object) => response.write(`event: ${type}\ndata: ${JSON.stringify({ type, ...data })}\n\n`);
   const about = { id: 'resp', created_at: 1, model: 'm' };
   send('response.created', { response: about });
@@ -182,7 +185,8 @@ const responses: Shape = async (say, response) => {
 };
 
 const google: Shape = async (say, response) => {
-  const { calls = [], usage = some } = say;
+  const { calls = [] } = say;
+  const usage = say.usage ?? some;
   const send = (parts: object[], more: object = {}, top: object = {}) =>
     response.write(`data: ${JSON.stringify({ candidates: [{ content: { role: 'model', parts }, index: 0, ...more }], ...top })}\n\n`);
   const fault = { error: { code: 503, message: 'overloaded', status: 'UNAVAILABLE' } };

@@ -555,6 +555,23 @@ both('a conversation that grows too long for %s', (type) => {
   });
 });
 
+describe('a service that does not count tokens', () => {
+  it('has them guessed, so that a long conversation is summed up all the same', async () => {
+    const story = await Story.on(
+      'openai-compatible',
+      ({ text }) => ({ text: text.includes('Summarise this conversation') ? 'In short.' : 'Noted.', usage: null }),
+      { models: { m: { contextTokens: 20_000 } } },
+    );
+    const run = await story.ask('x'.repeat(80_000));
+    expect(run).toMatchObject({ state: 'ok', reply: 'Noted.', usage: { outputTokens: 2 } });
+    expect(run.usage!.inputTokens).toBeGreaterThan(20_000);
+    expect(run.usage!.inputTokens).toBeLessThan(40_000);
+    expect(await story.ask('and then?')).toMatchObject({ state: 'ok', reply: 'Noted.' });
+    expect(story.provider.asked).toHaveLength(3);
+    expect(story.provider.asked[2]!.text).toContain('In short.');
+  });
+});
+
 describe('steering', () => {
   it('reaches the model at its next step', async () => {
     const gate = gates();
