@@ -59,6 +59,7 @@ const EntryBody = z.strictObject({
   aborted: z.literal(true).optional(),
   cut: Cut.optional(),
   reasoning: z.array(z.unknown()).optional(),
+  callOptions: z.array(z.unknown()).optional(),
   compacted: z.strictObject({ through: z.int().min(0) }).optional(),
 });
 

@@ -77,6 +77,11 @@ async function busy(): Promise<Stage> {
       *body(t) {
         // The child was active before its parent, so it goes out before it.
         yield* t.run(`UPDATE sessions SET parent_key = 'agent:ana:direct:dee', depth = 1 WHERE key = 'agent:ana:direct:cy'`);
+        // What a real model's step leaves beside its text.
+        yield* t.run(
+          `UPDATE entries SET body = json_set(body, '$.reasoning', json('[{"type":"reasoning","text":"hm"}]'), '$.callOptions', json('[null]'), '$.cut', 'length')
+           WHERE role = 'assistant' AND body LIKE '%"calls"%'`,
+        );
         yield* t.run(`UPDATE sessions SET label = 'kitchen', settings = '{"displayName":"Kitchen"}' WHERE key = 'agent:ana:direct:dee'`);
       },
     },
@@ -107,6 +112,7 @@ describe('sessions as lines', () => {
     expect(out).toContain('"spawnedBy":"agent:ana:direct:dee"');
     expect(out).toContain('"taint":"INTERNAL"');
     expect(out).toContain('"toolCallId"');
+    expect(out).toContain('"callOptions":[null]');
 
     const to = elsewhere();
     expect(await interlane(['import', '-', '--state-dir', to], out)).toMatchObject({ status: 0, stderr: '' });
