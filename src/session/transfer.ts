@@ -197,7 +197,8 @@ export async function* readExport(lines: AsyncIterable<string>): AsyncGenerator<
         open = { key: life.key, lives: [{ life, entries: [] }] };
       }
     } else {
-      const entry = read(Entry, value);
+      // Checked, and kept as it was written: what goes out again is then the same line.
+      const entry = { ...read(Entry, value), ...pickBody(value) };
       const { entries } = open?.lives.at(-1) ?? refuse('belongs to no session');
       if (entry.seq !== entries.length + 1) refuse('is out of order');
       entries.push(entry);
@@ -207,6 +208,11 @@ export async function* readExport(lines: AsyncIterable<string>): AsyncGenerator<
   if (number === 1) refuse('is missing');
   if (open) yield whole(open);
 }
+
+const pickBody = (value: unknown): Pick<Entry, 'body'> => {
+  const { body } = value as Entry;
+  return body === undefined ? {} : { body };
+};
 
 function parseLine(line: string): unknown {
   try {
