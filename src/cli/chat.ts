@@ -8,6 +8,7 @@ import { Answers, sourceOf, summedUp, type Paper } from './answers.ts';
 import { isSummary, wordsOf } from './messages.ts';
 import { lineOf, Prompt } from './prompt.ts';
 import { reach, reached, type ReachFlags } from './reach.ts';
+import { sessionMeant } from './session-meant.ts';
 import { isSaid } from './sessions.ts';
 import { Talk, type TalkView } from './talk.ts';
 import type { Terminal } from './terminal.ts';
@@ -20,7 +21,7 @@ export interface ChatFlags extends ReachFlags {
 /** Returns the exit status. In a pipe it is that of the last message without an answer, for nobody is there to see it. */
 export async function chat(terminal: Terminal, session: string, flags: ChatFlags): Promise<number> {
   const key = await reached(terminal, flags, async (client) => {
-    const found = await client.call('sessions.resolve', { key: session });
+    const found = await client.call('sessions.resolve', { key: await sessionMeant(terminal, client, session) });
     return found.ok ? found.key : session;
   });
   const leave = new AbortController();

@@ -184,6 +184,18 @@ describe('chat in a pipe', () => {
     expect(events[0]).toMatchObject({ event: 'connected', cursor: expect.any(String) });
   });
 
+  it('with an agent that is named alone, in its main session', async () => {
+    const { lines, stage } = await open();
+    expect(await lines('hello', 'bo').finished).toEqual({
+      status: 0,
+      stdout: 're: hello\n',
+      stderr: '(bo is an agent; its main session is meant: agent:bo:main)\n',
+    });
+    expect(await stage.rows(`SELECT s.key FROM entries e JOIN sessions s ON s.pk = e.session_pk WHERE e.text = 'hello'`)).toEqual([
+      { key: 'agent:bo:main' },
+    ]);
+  });
+
   it('in another session, and not in one that is not there', async () => {
     const { lines, stage } = await open();
     expect((await lines('hello', 'agent:bo:main').finished).stdout).toBe('re: hello\n');

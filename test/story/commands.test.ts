@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { connect } from '../../src/client/client.ts';
 import { RealClock } from '../clock.ts';
 import { started } from './command-line.ts';
 import { forTest, gates, say, Stage, type ScriptText } from './stage.ts';
@@ -112,6 +113,22 @@ describe('interlane send', () => {
   it('prints the reply and nothing else', async () => {
     const { use } = await open();
     expect(await use(['send', 'main', 'hello', 'there'])).toEqual({ status: 0, stdout: 're: hello there\n', stderr: '' });
+  });
+
+  it('takes the name of an agent for its main session, unless a session has the name', async () => {
+    const { use, stage } = await open();
+    const sent = await use(['send', 'bo', 'hello', '--json']);
+    expect(sent).toMatchObject({ status: 0, stderr: '(bo is an agent; its main session is meant: agent:bo:main)\n' });
+    expect(JSON.parse(sent.stdout)).toMatchObject({ sessionKey: 'agent:bo:main' });
+    expect((await use(['send', 'nobody', 'hello'])).status).toBe(66);
+    const client = await connect({
+      url: stage.gateway.server!.url,
+      token,
+      client: { id: 'cli', mode: 'cli', version: '1', platform: 'test' },
+    });
+    await client.call('sessions.create', { key: 'bo' });
+    client.close();
+    expect(JSON.parse((await use(['send', 'bo', 'hello', '--json'])).stdout)).toMatchObject({ sessionKey: 'agent:main:bo' });
   });
 
   it('reads the message from standard input', async () => {
