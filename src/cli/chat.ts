@@ -18,7 +18,7 @@ export interface ChatFlags extends ReachFlags {
   history: number;
 }
 
-/** Returns the exit status. In a pipe it is that of the last message without an answer, for nobody is there to see it. */
+/** Returns the exit status. In a pipe it is that of the last message without an answer or command that was refused, for nobody is there to see it. */
 export async function chat(terminal: Terminal, session: string, flags: ChatFlags): Promise<number> {
   const key = await reached(terminal, flags, async (client) => {
     const found = await client.call('sessions.resolve', { key: await sessionMeant(terminal, client, session) });
@@ -118,6 +118,10 @@ function noting(view: TalkView, failed: { status: number }): TalkView {
       if (run.status === 'error' && run.state !== 'aborted') failed.status = statusOf(run.errorCode);
       view.ended(run);
     },
+    answered(command, answer) {
+      if (!answer.ok) failed.status = statusOf(answer.code);
+      view.answered(command, answer);
+    },
   };
 }
 
@@ -168,7 +172,7 @@ function asText(paper: Paper, own: ReadonlySet<string>, streams: boolean): TalkV
       else if (state !== 'ok') paper.lines(`no answer: ${error ?? state}`, 'note');
       else if (terminalReply === undefined && streams) paper.lines('it ended without a word', 'note');
     },
-    answered: (_, { text }) => paper.lines(text, streams ? 'past' : 'answer'),
+    answered: (_, { ok, text }) => paper.lines(text, streams ? 'past' : ok ? 'answer' : 'note'),
     active: () => answers.active.size > 0,
   };
 }
