@@ -97,6 +97,21 @@ describe('interlane explain tools', () => {
     expect((await use(['explain', 'tools', '{}'])).status).toBe(65);
   });
 
+  it('takes in what the gateway knows of the session', async () => {
+    const config = {
+      classification: { channels: { loopback: 'INTERNAL' as const } },
+      mcp: { servers: { gone: { url: 'http://127.0.0.1:1/mcp', effect: 'pure' as const } } },
+    };
+    const { gateway, stateDir } = await forTest(new Stage(new RealClock())).start(config, script, {
+      listen: { host: '127.0.0.1', port: 0, token, version: '1' },
+    });
+    const asked = ['explain', 'tools', '{"session":{"key":"main"},"tool":"gone__x"}'];
+    const ask = async () => (await started(asked, { env: { INTERLANE_STATE_DIR: stateDir } }).finished).stdout;
+    expect(await ask()).toMatch(/^agent:main:main gets gone__x\n/);
+    await gateway.engine.wait((await say(gateway, 'a secret')).runId, 60_000);
+    expect(await ask()).toMatch(/^agent:main:main gets not gone__x\n[^]*is INTERNAL/);
+  });
+
   it('asks the file that is named, and the defaults when nothing runs', async () => {
     const { use, stage } = await open();
     const file = join(stage.stateDir, 'other.json5');
