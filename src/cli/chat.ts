@@ -8,6 +8,7 @@ import { Answers, sourceOf, summedUp, type Paper } from './answers.ts';
 import { isSummary, wordsOf } from './messages.ts';
 import { lineOf, Prompt } from './prompt.ts';
 import { reach, reached, type ReachFlags } from './reach.ts';
+import { sessionMeant } from './session-meant.ts';
 import { isSaid } from './sessions.ts';
 import { Talk, type TalkView } from './talk.ts';
 import type { Terminal } from './terminal.ts';
@@ -17,10 +18,10 @@ export interface ChatFlags extends ReachFlags {
   history: number;
 }
 
-/** Returns the exit status. In a pipe it is that of the last message without an answer, for nobody is there to see it. */
+/** Returns the exit status. In a pipe it is that of the last message without an answer or command that was refused, for nobody is there to see it. */
 export async function chat(terminal: Terminal, session: string, flags: ChatFlags): Promise<number> {
   const key = await reached(terminal, flags, async (client) => {
-    const found = await client.call('sessions.resolve', { key: session });
+    const found = await client.call('sessions.resolve', { key: await sessionMeant(terminal, client, session) });
     return found.ok ? found.key : session;
   });
   const leave = new AbortController();
@@ -117,6 +118,10 @@ function noting(view: TalkView, failed: { status: number }): TalkView {
       if (run.status === 'error' && run.state !== 'aborted') failed.status = statusOf(run.errorCode);
       view.ended(run);
     },
+    answered(command, answer) {
+      if (!answer.ok) failed.status = statusOf(answer.code);
+      view.answered(command, answer);
+    },
   };
 }
 
@@ -167,7 +172,7 @@ function asText(paper: Paper, own: ReadonlySet<string>, streams: boolean): TalkV
       else if (state !== 'ok') paper.lines(`no answer: ${error ?? state}`, 'note');
       else if (terminalReply === undefined && streams) paper.lines('it ended without a word', 'note');
     },
-    answered: (_, { text }) => paper.lines(text, streams ? 'past' : 'answer'),
+    answered: (_, { ok, text }) => paper.lines(text, streams ? 'past' : ok ? 'answer' : 'note'),
     active: () => answers.active.size > 0,
   };
 }

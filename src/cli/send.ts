@@ -3,6 +3,7 @@ import { longestMessage } from '../protocol/method.ts';
 import type { Client } from '../client/client.ts';
 import { errorTable, InterlaneError, type ErrorCode } from '../errors.ts';
 import type { WaitAnswer } from '../protocol/result.ts';
+import { sessionMeant } from './session-meant.ts';
 import { answer, readAll, span, visible, type Terminal } from './terminal.ts';
 
 export interface WaitFlags {
@@ -22,7 +23,8 @@ const longestWaitMs = 86_400_000;
 
 export async function send(terminal: Terminal, client: Client, session: string, words: string[], flags: SendFlags): Promise<void> {
   const message = await messageOf(terminal, words);
-  const started = await client.call('sessions.send', { key: session, message, idempotencyKey: flags.idempotencyKey ?? terminal.newId() });
+  const key = await sessionMeant(terminal, client, session);
+  const started = await client.call('sessions.send', { key, message, idempotencyKey: flags.idempotencyKey ?? terminal.newId() });
   const { runId, sessionKey } = started;
   if (flags.wait) return wait(terminal, client, runId, flags, sessionKey);
   answer(terminal, flags.json, started, () => `${runId}\n`);

@@ -109,7 +109,12 @@ describe('a command', () => {
 
   it('for owners does nothing for others', async () => {
     for (const { name } of commands.filter(({ who }) => who === 'owner'))
-      expect(await use(`/${name} on`, false)).toEqual({ ok: false, text: `/${name} is for owners only; nothing was done.`, asked: [] });
+      expect(await use(`/${name} on`, false)).toEqual({
+        ok: false,
+        code: 'MISSING_SCOPE',
+        text: `/${name} is for owners only; nothing was done.`,
+        asked: [],
+      });
     expect(commands.filter(({ who }) => who === 'owner').map(({ name }) => name)).toEqual(['new', 'send']);
   });
 
@@ -117,6 +122,7 @@ describe('a command', () => {
     const failing = (error: Error) => use('/stop', true, { ...port(), stop: () => Promise.reject(error) });
     expect(await failing(new InterlaneError('MISSING_SCOPE', 'token may not; ask for another'))).toMatchObject({
       ok: false,
+      code: 'MISSING_SCOPE',
       text: 'Token may not; ask for another.',
     });
     await expect(failing(new TypeError('bug'))).rejects.toThrow('bug');

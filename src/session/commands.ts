@@ -1,5 +1,5 @@
 // Chat commands: a text → a command of the table, or a message like any other → what it does through a port → its answer in plain words.
-import { InterlaneError, nearest } from '../errors.ts';
+import { InterlaneError, nearest, type ErrorCode } from '../errors.ts';
 import { methods, type Params } from '../protocol/method.ts';
 import { type WireSession } from '../protocol/result.ts';
 
@@ -18,8 +18,9 @@ type Settings = Pick<Params<'sessions.patch'>, 'model' | 'thinkingLevel' | 'verb
 
 export interface CommandAnswer {
   text: string;
-  /** False when nothing was done. */
+  /** False when nothing was done; then there is a code. */
   ok: boolean;
+  code?: ErrorCode;
   /** A message to be sent now. */
   say?: string;
 }
@@ -160,16 +161,18 @@ export async function runCommand(
   if (read.kind === 'unknown') {
     const [near] = nearest(read.word, byName.keys());
     const hint = near === undefined ? '' : ` did you mean /${near}?`;
-    return { ok: false, text: `There is no /${read.word};${hint} /help lists the commands; with a blank before it, it is sent as it is.` };
+    const text = `There is no /${read.word};${hint} /help lists the commands; with a blank before it, it is sent as it is.`;
+    return { ok: false, code: 'USAGE', text };
   }
   const { command, argument } = read;
-  if (command.who === 'owner' && !who.owner) return { ok: false, text: `/${command.name} is for owners only; nothing was done.` };
+  if (command.who === 'owner' && !who.owner)
+    return { ok: false, code: 'MISSING_SCOPE', text: `/${command.name} is for owners only; nothing was done.` };
   try {
     const answer = await command.run(port, argument);
     return typeof answer === 'string' ? { ok: true, text: answer } : { ok: true, ...answer };
   } catch (thrown) {
     if (!(thrown instanceof InterlaneError)) throw thrown;
-    return { ok: false, text: capital(/[.?!]$/.test(thrown.message) ? thrown.message : `${thrown.message}.`) };
+    return { ok: false, code: thrown.code, text: capital(/[.?!]$/.test(thrown.message) ? thrown.message : `${thrown.message}.`) };
   }
 }
 

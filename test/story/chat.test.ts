@@ -184,6 +184,18 @@ describe('chat in a pipe', () => {
     expect(events[0]).toMatchObject({ event: 'connected', cursor: expect.any(String) });
   });
 
+  it('with an agent that is named alone, in its main session', async () => {
+    const { lines, stage } = await open();
+    expect(await lines('hello', 'bo').finished).toEqual({
+      status: 0,
+      stdout: 're: hello\n',
+      stderr: '(bo is an agent; its main session is meant: agent:bo:main)\n',
+    });
+    expect(await stage.rows(`SELECT s.key FROM entries e JOIN sessions s ON s.pk = e.session_pk WHERE e.text = 'hello'`)).toEqual([
+      { key: 'agent:bo:main' },
+    ]);
+  });
+
   it('in another session, and not in one that is not there', async () => {
     const { lines, stage } = await open();
     expect((await lines('hello', 'agent:bo:main').finished).stdout).toBe('re: hello\n');
@@ -228,34 +240,24 @@ describe('chat in a pipe', () => {
 });
 
 describe('a chat command', () => {
-  const level = 'off, minimal, low, medium, high, xhigh, default';
   const cases: [line: string, says: string | RegExp][] = [
     [
       '/status',
       /^agent:main:main is idle\.\nModel: the agent's own\. Thinking: default\. Verbose: default\.\nSend: as the policy of the config says\. Level: PUBLIC\.\nMessages: 0\. Session [0-9a-f-]{36}, since .* UTC\.\n$/,
     ],
-    ['/status please', '/status stands alone; nothing was done.\n'],
     ['/model', "Model: the agent's own.\n"],
     ['/MODEL default', "Model: the agent's own.\n"],
-    ['/model nowhere/nothing', 'Model provider "nowhere" is not configured; models.providers has: mock.\n'],
     ['/think', 'Thinking: default.\n'],
     ['/think high', 'Thinking: high (set for this session).\n'],
     ['/thinking LOW', 'Thinking: low (set for this session).\n'],
     ['/think high\n/think default', 'Thinking: high (set for this session).\nThinking: default.\n'],
-    ['/think hgih', `Thinking level "hgih" is not one of ${level}; did you mean high?\n`],
-    ['/think so', `Thinking level "so" is not one of ${level}; nothing was changed.\n`],
     ['/verbose full\n/verbose', 'Verbose: full (set for this session).\nVerbose: full (set for this session).\n'],
     ['/verbose on\n/verbose default', 'Verbose: on (set for this session).\nVerbose: default.\n'],
-    ['/verbose loud', 'Verbose level "loud" is not one of off, on, full, default; nothing was changed.\n'],
     ['/send', 'Send: as the policy of the config says.\n'],
     ['/send off\n/send on', 'Send: off (set for this session).\nSend: on (set for this session).\n'],
     ['/send off\n/send inherit', 'Send: off (set for this session).\nSend: as the policy of the config says.\n'],
-    ['/send maybe', 'Send policy "maybe" is not one of on, off, inherit; nothing was changed.\n'],
     ['/stop', 'There is nothing to stop.\n'],
-    ['/stop it', '/stop stands alone; nothing was done.\n'],
     ['/help', /^\/new, \/reset \[message\]: start over .*\(owners only\)\n\/status: [^]*\/help, \/commands: these lines\n$/],
-    ['/stauts', 'There is no /stauts; did you mean /status? /help lists the commands; with a blank before it, it is sent as it is.\n'],
-    ['/xyz', 'There is no /xyz; /help lists the commands; with a blank before it, it is sent as it is.\n'],
     ['/etc/hosts is broken', 're: /etc/hosts is broken\n'],
     ['/tmp is full', 're: /tmp is full\n'],
     [' /status', 're:  /status\n'],
@@ -270,6 +272,24 @@ describe('a chat command', () => {
       stderr: '',
       stdout: typeof says === 'string' ? says : expect.stringMatching(says),
     });
+  });
+
+  const level = 'off, minimal, low, medium, high, xhigh, default';
+  const refused: [line: string, status: number, says: string][] = [
+    ['/status please', 64, '/status stands alone; nothing was done.'],
+    ['/model nowhere/nothing', 65, 'Model provider "nowhere" is not configured; models.providers has: mock.'],
+    ['/think hgih', 64, `Thinking level "hgih" is not one of ${level}; did you mean high?`],
+    ['/think so', 64, `Thinking level "so" is not one of ${level}; nothing was changed.`],
+    ['/verbose loud', 64, 'Verbose level "loud" is not one of off, on, full, default; nothing was changed.'],
+    ['/send maybe', 64, 'Send policy "maybe" is not one of on, off, inherit; nothing was changed.'],
+    ['/stop it', 64, '/stop stands alone; nothing was done.'],
+    ['/stauts', 64, 'There is no /stauts; did you mean /status? /help lists the commands; with a blank before it, it is sent as it is.'],
+    ['/xyz', 64, 'There is no /xyz; /help lists the commands; with a blank before it, it is sent as it is.'],
+  ];
+
+  it.each(refused)('%j is refused with status %i, beside the answers', async (line, status, says) => {
+    const { lines } = await open();
+    expect(await lines(`${line}\nhello`).finished).toEqual({ status, stderr: `(${says})\n`, stdout: 're: hello\n' });
   });
 
   it('that begins a new life with a message sends it there', async () => {
@@ -291,9 +311,11 @@ describe('a chat command', () => {
     const { env, stage } = await open();
     const { stdout: secret } = await started(['token', 'create', 'guest', '--scope', 'write'], { env }).finished;
     const argv = ['chat', '--url', stage.gateway.server!.url, '--token', secret.trim()];
-    expect((await started(argv, { input: '/send off\n/new\n/think low\nhello', env }).finished).stdout).toBe(
-      '/send is for owners only; nothing was done.\n/new is for owners only; nothing was done.\nThinking: low (set for this session).\nre: hello\n',
-    );
+    expect(await started(argv, { input: '/send off\n/new\n/think low\nhello', env }).finished).toEqual({
+      status: 77,
+      stdout: 'Thinking: low (set for this session).\nre: hello\n',
+      stderr: '(/send is for owners only; nothing was done.)\n(/new is for owners only; nothing was done.)\n',
+    });
   });
 });
 

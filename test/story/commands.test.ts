@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { connect } from '../../src/client/client.ts';
 import { RealClock } from '../clock.ts';
 import { started } from './command-line.ts';
 import { forTest, gates, say, Stage, type ScriptText } from './stage.ts';
@@ -96,6 +97,21 @@ describe('interlane explain tools', () => {
     expect((await use(['explain', 'tools', '{}'])).status).toBe(65);
   });
 
+  it('takes in what the gateway knows of the session', async () => {
+    const config = {
+      classification: { channels: { loopback: 'INTERNAL' as const } },
+      mcp: { servers: { gone: { url: 'http://127.0.0.1:1/mcp', effect: 'pure' as const } } },
+    };
+    const { gateway, stateDir } = await forTest(new Stage(new RealClock())).start(config, script, {
+      listen: { host: '127.0.0.1', port: 0, token, version: '1' },
+    });
+    const asked = ['explain', 'tools', '{"session":{"key":"main"},"tool":"gone__x"}'];
+    const ask = async () => (await started(asked, { env: { INTERLANE_STATE_DIR: stateDir } }).finished).stdout;
+    expect(await ask()).toMatch(/^agent:main:main gets gone__x\n/);
+    await gateway.engine.wait((await say(gateway, 'a secret')).runId, 60_000);
+    expect(await ask()).toMatch(/^agent:main:main gets not gone__x\n[^]*is INTERNAL/);
+  });
+
   it('asks the file that is named, and the defaults when nothing runs', async () => {
     const { use, stage } = await open();
     const file = join(stage.stateDir, 'other.json5');
@@ -112,6 +128,22 @@ describe('interlane send', () => {
   it('prints the reply and nothing else', async () => {
     const { use } = await open();
     expect(await use(['send', 'main', 'hello', 'there'])).toEqual({ status: 0, stdout: 're: hello there\n', stderr: '' });
+  });
+
+  it('takes the name of an agent for its main session, unless a session has the name', async () => {
+    const { use, stage } = await open();
+    const sent = await use(['send', 'bo', 'hello', '--json']);
+    expect(sent).toMatchObject({ status: 0, stderr: '(bo is an agent; its main session is meant: agent:bo:main)\n' });
+    expect(JSON.parse(sent.stdout)).toMatchObject({ sessionKey: 'agent:bo:main' });
+    expect((await use(['send', 'nobody', 'hello'])).status).toBe(66);
+    const client = await connect({
+      url: stage.gateway.server!.url,
+      token,
+      client: { id: 'cli', mode: 'cli', version: '1', platform: 'test' },
+    });
+    await client.call('sessions.create', { key: 'bo' });
+    client.close();
+    expect(JSON.parse((await use(['send', 'bo', 'hello', '--json'])).stdout)).toMatchObject({ sessionKey: 'agent:main:bo' });
   });
 
   it('reads the message from standard input', async () => {

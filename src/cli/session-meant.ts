@@ -1,0 +1,16 @@
+// A session as a person names it → its key; the bare name of an agent is that agent's main session, unless a session has the name.
+import type { Client } from '../client/client.ts';
+import { oneLine, paint, type Terminal } from './terminal.ts';
+
+/** A name that fits nothing is left as it is: whoever is asked about it says what is near. */
+export async function sessionMeant(terminal: Terminal, client: Client, name: string): Promise<string> {
+  if (name.includes(':')) return name;
+  const found = await client.call('sessions.resolve', { key: name, allowMissing: true });
+  if (found.ok) return found.key;
+  const { agents } = await client.call('agents.list');
+  const agent = agents.find(({ id }) => id === name.trim().toLowerCase());
+  if (!agent) return name;
+  const { id, mainSessionKey } = agent;
+  terminal.stderr.write(`${paint(terminal, 'gray', oneLine(`(${id} is an agent; its main session is meant: ${mainSessionKey})`))}\n`);
+  return mainSessionKey;
+}
