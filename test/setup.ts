@@ -15,4 +15,4 @@ const home = mkdtempSync(join(tmpdir(), 'interlane-home-'));
 process.env['HOME'] = home;
 afterAll(() => rmSync(home, { recursive: true, force: true }));
 
-configureGlobal(soak ? { numRuns: 20_000 } : { seed: 20_261_115, numRuns: 300 });
+configureGlobal(soak ? { numRuns: 4_000 } : { seed: 20_261_115, numRuns: 300 });
