@@ -25,7 +25,7 @@ async function harness(env: Record<string, string>, mode: 'auto' | 'legacy' = 'a
 
 async function joined(stage: DoorStage) {
   const { token } = await stage.operator('guests.join', { name: 'fable', see: 'agent' });
-  return { INTERLANE_TOKEN: token, INTERLANE_URL: stage.url };
+  return { INTERLANE_GUEST_TOKEN: token, INTERLANE_URL: stage.url };
 }
 
 describe.each(['auto', 'legacy'] as const)('interlane mcp, with a client in mode %s', (mode) => {
@@ -49,18 +49,18 @@ describe.each(['auto', 'legacy'] as const)('interlane mcp, with a client in mode
 describe('interlane mcp', () => {
   it('finds the gateway of its state directory by itself', async () => {
     const stage = await door();
-    const { INTERLANE_TOKEN } = await joined(stage);
-    const { guest } = await harness({ INTERLANE_TOKEN, INTERLANE_STATE_DIR: stage.stateDir });
+    const { INTERLANE_GUEST_TOKEN } = await joined(stage);
+    const { guest } = await harness({ INTERLANE_GUEST_TOKEN, INTERLANE_STATE_DIR: stage.stateDir });
     expect(await guest.call('session_status')).toMatchObject({ key: fable });
   });
 
   it('says what is missing: a token, a gateway, a right one', async () => {
     const stage = await door();
     const none = await interlane(['mcp']);
-    expect([none.status, none.stderr]).toEqual([77, expect.stringContaining('set INTERLANE_TOKEN')]);
-    const away = await interlane(['mcp'], { env: { INTERLANE_TOKEN: 'x' } });
+    expect([none.status, none.stderr]).toEqual([77, expect.stringContaining('set INTERLANE_GUEST_TOKEN')]);
+    const away = await interlane(['mcp'], { env: { INTERLANE_GUEST_TOKEN: 'x' } });
     expect([away.status, away.stderr]).toEqual([69, expect.stringContaining('gateway was not found')]);
-    const wrong = await interlane(['mcp'], { env: { INTERLANE_TOKEN: 'x', INTERLANE_URL: stage.url } });
+    const wrong = await interlane(['mcp'], { env: { INTERLANE_GUEST_TOKEN: 'x', INTERLANE_URL: stage.url } });
     expect([wrong.status, wrong.stderr]).toEqual([69, expect.stringContaining('did not let us in')]);
     expect(none.stdout + away.stdout + wrong.stdout).toBe('');
   });
@@ -94,7 +94,7 @@ describe('the official inspector', () => {
 
   it('lists and calls our tools', async () => {
     const stage = await door();
-    const { INTERLANE_TOKEN: token } = await joined(stage);
+    const { INTERLANE_GUEST_TOKEN: token } = await joined(stage);
     const { tools } = await inspect(stage, token, '--method', 'tools/list');
     expect(tools.map((tool) => tool.name)).toEqual(expect.arrayContaining(['sessions_list', 'sessions_send', 'inbox', 'reply']));
     const called = await inspect(stage, token, '--method', 'tools/call', '--tool-name', 'sessions_list', '--tool-arg', 'limit=3');
@@ -109,7 +109,7 @@ describe('interlane join', () => {
     expect([status, stderr]).toEqual([0, '']);
     const tokens = printed.match(/il_[0-9a-f]{16}_[\w-]{43}/g) ?? [];
     expect(tokens).toHaveLength(1);
-    expect(printed).toContain(`export INTERLANE_TOKEN=${tokens[0]}\n`);
+    expect(printed).toContain(`export INTERLANE_GUEST_TOKEN=${tokens[0]}\n`);
     for (const file of ['.mcp.json', '~/.codex/config.toml', 'opencode.json', '~/.gemini/settings.json']) expect(printed).toContain(file);
     expect(printed).toContain(`You are the guest session ${fable} of Interlane`);
     // What it prints works: the address is ours, and the token is the guest's.
