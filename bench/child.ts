@@ -219,5 +219,21 @@ async function contextOf(gateway: Gateway, setting: Setting, key: string, now: n
       return { session, caller: partyOfRow(world, session) };
     },
   };
-  return { store: gateway.store, engine: gateway.engine, world, now, ...(await gateway.store.read(caller, {})) } as ToolContext;
+  const seen = await gateway.store.read(caller, {});
+  return {
+    store: gateway.store,
+    engine: gateway.engine,
+    world,
+    now,
+    ...seen,
+    maxPingPongTurns: 0,
+    online: () => false,
+    transcriptPath: () => undefined,
+    workspaceDir: () => '',
+    recap: () => Promise.reject(new Error('nothing is summed up here')),
+    toolsOf: () => Promise.resolve([]),
+    origin: { sessionPk: seen.session.pk, callId: 'bench' },
+    key: 'bench',
+    signal: new AbortController().signal,
+  };
 }
