@@ -231,7 +231,7 @@ async function contextOf(gateway: Gateway, setting: Setting, key: string, now: n
     transcriptPath: () => undefined,
     workspaceDir: () => '',
     recap: () => Promise.reject(new Error('nothing is summed up here')),
-    toolsOf: () => Promise.resolve([]),
+    toolsOf: () => [],
     origin: { sessionPk: seen.session.pk, callId: 'bench' },
     key: 'bench',
     signal: new AbortController().signal,
