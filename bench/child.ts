@@ -8,7 +8,7 @@ import { sessionByKey } from '../src/engine/sessions.ts';
 import { startGateway, type Gateway } from '../src/gateway.ts';
 import { isTerminal } from '../src/protocol/run.ts';
 import { compileWorld, type Party } from '../src/rules/decide.ts';
-import { Script } from '../src/runtime/scripted.ts';
+import { Script } from '../src/runtimes/scripted/scripted.ts';
 import type { ReadQuery } from '../src/store/contract.ts';
 import type { SessionRow } from '../src/store/rows.ts';
 import type { Tool, ToolContext } from '../src/tools/define.ts';

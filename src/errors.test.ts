@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { errorTable, nearest } from './errors.ts';
+import { nearest } from './nearest.ts';
+import { errorTable } from './errors.ts';
 
 describe('the error table', () => {
   it('is what clients and scripts rely on', () => {

@@ -5,11 +5,12 @@ import { availableParallelism, homedir, hostname } from 'node:os';
 import { join } from 'node:path';
 import type { McpServer } from '@modelcontextprotocol/server';
 import type { Channel } from './channels/channel.ts';
+import { sleep, systemClock, type Clock } from './clock.ts';
 import { changeOf, type Change } from './config/change.ts';
 import type { Config } from './config/schema.ts';
 import { Outbox } from './delivery/outbox.ts';
 import type { Accepted } from './engine/accept.ts';
-import { Engine, type Clock, type Delta } from './engine/engine.ts';
+import { Engine, type Delta } from './engine/engine.ts';
 import { settingsOf } from './engine/policy.ts';
 import type { Runner } from './engine/runner.ts';
 import { InterlaneError, reasonOf } from './errors.ts';
@@ -22,17 +23,17 @@ import { keyContext } from './rules/agents.ts';
 import { compileWorld, type World } from './rules/decide.ts';
 import { compileRoutes, type Routes } from './rules/route.ts';
 import { formatSessionKey, mainKey, requireSessionKey } from './rules/session-key.ts';
-import { guestRunner, Guests } from './runtime/guest.ts';
-import { languageModel } from './runtime/language-model.ts';
-import { modelRunner } from './runtime/loop.ts';
-import { Models, type Choice, type Found, type ModelSettings } from './runtime/models.ts';
-import { scriptedModel, type Script } from './runtime/scripted.ts';
+import { guestRunner, Guests } from './runtimes/guest/guest.ts';
+import { languageModel } from './runtimes/model/language-model.ts';
+import { modelRunner } from './runtimes/model/loop.ts';
+import { Models, type Choice, type Found, type ModelSettings } from './runtimes/model/models.ts';
+import { scriptedModel, type Script } from './runtimes/scripted/scripted.ts';
 import { LiveRuns } from './server/events.ts';
-import { logEvents, type Log } from './server/log.ts';
-import { Metrics } from './server/metrics.ts';
-import { createInbound, type InboundMessage } from './session/inbound.ts';
+import { logEvents, type Log } from './observe/log.ts';
+import { Metrics } from './observe/metrics.ts';
+import { createInbound, type InboundMessage } from './sessions/inbound.ts';
 import { openDoor, type Door, type Listen } from './server/door.ts';
-import { createSessions } from './session/sessions.ts';
+import { createSessions } from './sessions/sessions.ts';
 import type { Store } from './store/contract.ts';
 import type { SessionRow } from './store/rows.ts';
 import { lockState } from './store/sqlite/lock.ts';
@@ -97,18 +98,6 @@ export interface Gateway {
 
 /** How long live turns may go on after a stop was asked for. */
 const graceMs = 5_000;
-
-/** The longest a timer can be set for; whoever wakes early looks at the time anyway. */
-const longestTimerMs = 2 ** 31 - 1;
-
-export const systemClock: Clock = {
-  now: () => Date.now(),
-  elapsed: () => performance.now(),
-  after(ms, work) {
-    const timer = setTimeout(work, Math.min(ms, longestTimerMs));
-    return () => clearTimeout(timer);
-  },
-};
 
 export async function startGateway(initial: Config, options: GatewayOptions): Promise<Gateway> {
   const { stateDir, clock = systemClock, warn = () => {}, fatal = () => process.exit(70) } = options;
@@ -437,19 +426,4 @@ function modelSettings({ models, agents }: Config): ModelSettings {
 function mainSessions({ agents }: World) {
   const ids = new Set([agents.defaultId, ...agents.byId.keys()]);
   return [...ids].map((id) => ({ key: formatSessionKey(mainKey(keyContext(agents, id))), made: { agent: id, kind: 'main' } }));
-}
-
-function sleep(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const stop = () => {
-      cancel();
-      reject(signal.reason as Error);
-    };
-    const cancel = clock.after(ms, () => {
-      signal.removeEventListener('abort', stop);
-      resolve();
-    });
-    if (signal.aborted) stop();
-    else signal.addEventListener('abort', stop, { once: true });
-  });
 }

@@ -1,6 +1,5 @@
+import { type Clock, systemClock } from '../src/clock.ts';
 // Time for tests: made up and moved by hand, or the machine's with a wall clock that can jump.
-import type { Clock } from '../src/engine/engine.ts';
-import { systemClock } from '../src/gateway.ts';
 
 /** How long a gateway waits for live turns when it is closed. */
 export const grace = 5_000;

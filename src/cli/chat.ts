@@ -3,7 +3,7 @@ import { createInterface } from 'node:readline';
 import { follow } from '../client/follow.ts';
 import { errorTable, reasonOf, type ErrorCode, type InterlaneError } from '../errors.ts';
 import type { WireMessage } from '../protocol/result.ts';
-import { completeCommand } from '../session/commands.ts';
+import { completeCommand } from '../sessions/commands.ts';
 import { Answers, sourceOf, summedUp, type Paper } from './answers.ts';
 import { isSummary, wordsOf } from './messages.ts';
 import { lineOf, Prompt } from './prompt.ts';

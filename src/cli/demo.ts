@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { loopbackTo } from '../channels/loopback/loopback.ts';
 import { readConfig } from '../config/load.ts';
 import type { FeedEvent } from '../protocol/event.ts';
-import { Script } from '../runtime/scripted.ts';
+import { Script } from '../runtimes/scripted/scripted.ts';
 import { paint, visible, type Terminal } from './terminal.ts';
 
 const config = `{

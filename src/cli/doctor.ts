@@ -59,7 +59,7 @@ export async function doctor(terminal: Terminal, flags: DoctorFlags): Promise<nu
 
 /** Asks the service that would answer; looking costs nothing. */
 async function checkModel(terminal: Terminal, config: Config): Promise<Finding> {
-  const [{ findModel }, { probe }] = await Promise.all([import('../runtime/models.ts'), import('../runtime/probe.ts')]);
+  const [{ findModel }, { probe }] = await Promise.all([import('../runtimes/model/models.ts'), import('../runtimes/model/probe.ts')]);
   const found = await findModel(config, terminal.env, fetch);
   const ref = config.agents.defaults.model ?? (found && `${found.provider}/${found.model}`);
   if (ref === undefined)

@@ -3,6 +3,7 @@ import { Argument, Command, CommanderError, InvalidArgumentError, Option } from 
 import type { Client } from '../client/client.ts';
 import type { LoadedConfig } from '../config/load.ts';
 import { findPaths, type PathFlags, type Paths } from '../config/paths.ts';
+import { parseDuration } from '../durations.ts';
 import { errorTable, InterlaneError, reasonOf } from '../errors.ts';
 import type { Params } from '../protocol/method.ts';
 import type { ChatFlags } from './chat.ts';
@@ -347,11 +348,12 @@ function someOf(flags: string, about: string, choices: string[]): Option {
   });
 }
 
+/** A bare number counts seconds. */
 function duration(text: string): number {
-  const found = /^(\d{1,6})(ms|s|m|h|d)?$/.exec(text);
-  const units = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
-  if (!found) throw new InvalidArgumentError('Write a number and a unit (ms, s, m, h, d), for example 30s or 5m.');
-  return Number(found[1]) * units[(found[2] ?? 's') as keyof typeof units];
+  if (/^0(ms|s|m|h|d)?$/.test(text)) return 0;
+  const ms = parseDuration(/^\d+$/.test(text) ? `${text}s` : text);
+  if (ms === undefined) throw new InvalidArgumentError('Write a number and a unit (ms, s, m, h, d), for example 30s or 5m.');
+  return ms;
 }
 
 /** Commander writes to the terminal it was given and throws instead of exiting. */

@@ -4,7 +4,7 @@ import { InterlaneError } from '../errors.ts';
 import type { MethodName, Params } from '../protocol/method.ts';
 import type { Results, WaitAnswer, WireMessage, WireSession } from '../protocol/result.ts';
 import type { AgentEvent, ChatEvent, SessionMessage, SessionsChanged } from '../protocol/wire-event.ts';
-import { readCommand, runCommand, type CommandAnswer, type CommandPort, type Read } from '../session/commands.ts';
+import { readCommand, runCommand, type CommandAnswer, type CommandPort, type Read } from '../sessions/commands.ts';
 
 /** What is seen of it. */
 export interface TalkView {

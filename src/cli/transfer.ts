@@ -18,7 +18,7 @@ import {
   readExport,
   standing,
   type Exported,
-} from '../session/transfer.ts';
+} from '../sessions/transfer.ts';
 import type { Store } from '../store/contract.ts';
 import { snapshot } from '../store/sqlite/inspect.ts';
 import { lockState } from '../store/sqlite/lock.ts';

@@ -8,8 +8,8 @@ import { watchConfig, type Change } from '../config/change.ts';
 import { defaultConfig, loadConfig } from '../config/load.ts';
 import type { Config } from '../config/schema.ts';
 import { InterlaneError, reasonOf } from '../errors.ts';
-import type { Choice, Found } from '../runtime/models.ts';
-import type { Log } from '../server/log.ts';
+import type { Choice, Found } from '../runtimes/model/models.ts';
+import type { Log } from '../observe/log.ts';
 import { running } from './reach.ts';
 import { columns, count, paint, visible, type Terminal } from './terminal.ts';
 import { version } from './version.ts';
@@ -25,8 +25,8 @@ export async function up(terminal: Terminal, paths: Paths, config: Config, warni
   enableCompileCache(join(paths.stateDir, 'cache')); // the next start is faster
   const [{ startGateway }, { createLog }, { findModel }] = await Promise.all([
     import('../gateway.ts'),
-    import('../server/log.ts'),
-    import('../runtime/models.ts'),
+    import('../observe/log.ts'),
+    import('../runtimes/model/models.ts'),
   ]);
   const log = createLog({
     level: config.log.level,

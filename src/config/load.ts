@@ -1,7 +1,8 @@
 // Config file → checked config and warnings, or one error that says what is wrong where, and what would be right.
 import { readFileSync, statSync } from 'node:fs';
 import type { z } from 'zod';
-import { InterlaneError, nearest, reasonOf } from '../errors.ts';
+import { nearest } from '../nearest.ts';
+import { InterlaneError, reasonOf } from '../errors.ts';
 import { agentId, platformId } from '../protocol/ids.ts';
 import type { HookName } from '../protocol/labels.ts';
 import { listSettings, placeOf } from './reference.ts';

@@ -1,7 +1,7 @@
 // The outbox: pending → sending (committed before the first byte) → sent, failed, unknown or dead. First in, first out per destination.
+import type { Clock } from '../clock.ts';
 import type { Channel } from '../channels/channel.ts';
-import { untilAborted } from '../engine/abort.ts';
-import type { Clock } from '../engine/engine.ts';
+import { untilAborted } from '../abort.ts';
 import { reasonOf } from '../errors.ts';
 import type { DeliveryState, DeliveryView } from '../protocol/delivery.ts';
 import type { FeedEvent } from '../protocol/event.ts';

@@ -1,4 +1,5 @@
 // The engine: keeps lanes moving. Claims runs for free slots, hands them to a runner, wakes what is due, answers who waits.
+import type { Clock } from '../clock.ts';
 import { InterlaneError, reasonOf } from '../errors.ts';
 import type { FeedEvent } from '../protocol/event.ts';
 import { isTerminal, runClasses, type RunClass, type RunView } from '../protocol/run.ts';
@@ -18,16 +19,6 @@ import { abortRun, claimRuns, finishRun, recoverRuns, releaseRun, suspectCrashes
 import { sendToSession, type SendArgs, type Sent } from './send.ts';
 import { closeSession, ensureSession, resetSession, sweepStops, type NewSession, type Stopping } from './sessions.ts';
 import { makeTurn } from './turn.ts';
-
-/** Time and chance come from outside, so that tests can make them up. */
-export interface Clock {
-  /** Wall time in milliseconds. */
-  now(): number;
-  /** Milliseconds that only go forward. */
-  elapsed(): number;
-  /** Returns the undo. */
-  after(ms: number, work: () => void): () => void;
-}
 
 /** Text as a model makes it. `replace`: what came before in this step does not count. */
 export interface Delta {

@@ -1,9 +1,9 @@
 // Reading sessions and transcripts for one caller: keyset pages over indexes, cut to what the caller may see.
+import { levelRank } from '../levels.ts';
 import type { SessionKind } from '../protocol/labels.ts';
 import { listScope, type ListScope, type Party, type World } from '../rules/decide.ts';
 import type { Body, Reading, ReadQuery } from '../store/contract.ts';
 import type { EntryRow, SessionRow } from '../store/rows.ts';
-import { levelRank } from '../store/views.ts';
 import { ask, partyOfRow } from './policy.ts';
 
 /**

@@ -1,4 +1,5 @@
 // Rows → the policy door: what a command asks, about the rows it has just read in its own transaction.
+import { levelName } from '../levels.ts';
 import { InterlaneError } from '../errors.ts';
 import type { Level, Visibility } from '../protocol/labels.ts';
 import type { SessionFacts } from '../protocol/session.ts';
@@ -6,7 +7,6 @@ import type { DeliveryContext } from '../protocol/session.ts';
 import { decide, partyOf, type Decision, type Party, type Request, type World } from '../rules/decide.ts';
 import { redact } from '../rules/hooks.ts';
 import type { SessionRow } from '../store/rows.ts';
-import { levelName } from '../store/views.ts';
 
 /** Asks the door in earnest: what it says is counted, and is then done or refused. */
 export function ask(request: Request, world: World): Decision {

@@ -5,7 +5,7 @@ import type { CallRow, EntryRow } from '../store/rows.ts';
 import { messageOf, type EntryBody } from '../store/views.ts';
 import type { RunEnd } from './end.ts';
 import { offerRun } from './offers.ts';
-import { inCallOrder } from './prompt.ts';
+import { inCallOrder } from './call-order.ts';
 import { settingsOf, type SessionSettings } from './policy.ts';
 import type { PendingCall, PromptMessage, ProviderOptions, Thought, Turn } from './runner.ts';
 import { absorbSteer, compactSession, finishCall, parkRun, persistStep, startCall, type Claim, type Lease } from './runs.ts';

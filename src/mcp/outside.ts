@@ -1,8 +1,8 @@
 // Outside MCP servers as tools, `server__tool`: started when first needed, again after a pause when they die, and never waited for too long.
 import type { CallToolResult, Tool as Listed } from '@modelcontextprotocol/client';
 import { z } from 'zod';
-import { untilAborted } from '../engine/abort.ts';
-import type { Clock } from '../engine/engine.ts';
+import type { Clock } from '../clock.ts';
+import { untilAborted } from '../abort.ts';
 import { InterlaneError, reasonOf } from '../errors.ts';
 import type { Tool, ToolOutcome } from '../tools/define.ts';
 import type { OutsideTools } from '../tools/invoke.ts';

@@ -1,5 +1,6 @@
 // Which session a caller means: text or label → what to look up → the one session it may see, or an answer that gives nothing away.
-import { nearest, type ErrorCode } from '../errors.ts';
+import { nearest } from '../nearest.ts';
+import { type ErrorCode } from '../errors.ts';
 import { agentId as agentIdOf, isIdToken } from '../protocol/ids.ts';
 import { keyContext, type AgentTable } from './agents.ts';
 import { formatSessionKey, parseSessionKey } from './session-key.ts';

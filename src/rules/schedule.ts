@@ -1,5 +1,6 @@
 // When work is due: `every 10m`, `cron 0 9 * * 1 Europe/Berlin`, `at 2026-12-24T18:00:00+01:00` → the next time after a given one.
 import { Cron } from 'croner';
+import { parseDuration } from '../durations.ts';
 
 export type Schedule =
   | { kind: 'every'; everyMs: number }
@@ -9,33 +10,6 @@ export type Schedule =
 export type ParsedSchedule = { ok: true; schedule: Schedule } | { ok: false; why: string };
 
 const dayMs = 24 * 3_600_000;
-const units = [
-  ['w', 7 * dayMs],
-  ['d', dayMs],
-  ['h', 3_600_000],
-  ['m', 60_000],
-  ['s', 1_000],
-  ['ms', 1],
-] as const;
-const longestMs = 3_660 * dayMs;
-
-/** `90s`, `1h30m`, `1.5h`: largest unit first, each unit once. Milliseconds, or undefined for anything else. */
-export function parseDuration(text: string): number | undefined {
-  const part = /(\d{1,15}(?:\.\d{1,6})?)(ms|[wdhms])/y;
-  let total = 0;
-  let lastUnit = -1;
-  while (part.lastIndex < text.length) {
-    const found = part.exec(text);
-    if (!found) return undefined;
-    const unit = units.findIndex(([name]) => name === found[2]);
-    if (unit <= lastUnit) return undefined;
-    lastUnit = unit;
-    total += Number(found[1]) * units[unit]![1];
-  }
-  const ms = Math.round(total);
-  return ms > 0 && ms <= longestMs ? ms : undefined;
-}
-
 /** A wall-clock time without an offset is read in the time zone that follows it, else in `timeZone`. */
 export function parseSchedule(text: string, timeZone = 'UTC'): ParsedSchedule {
   const words = text.trim().split(/\s+/);

@@ -1,5 +1,6 @@
 // A presented secret → who calls, or nobody. Identity and rights come from here and from nowhere else (I7).
 import { createHash, timingSafeEqual } from 'node:crypto';
+import { levelName, levelRank } from '../levels.ts';
 import type { EngineCommand } from '../engine/feed.ts';
 import { InterlaneError } from '../errors.ts';
 import type { FeedEvent } from '../protocol/event.ts';
@@ -7,7 +8,6 @@ import { scopes as allScopes, type Scope } from '../protocol/frame.ts';
 import type { Level } from '../protocol/labels.ts';
 import type { TokenView } from '../protocol/result.ts';
 import type { Body, Reading, ReadQuery, Store } from '../store/contract.ts';
-import { levelName, levelRank } from '../store/views.ts';
 
 export interface Caller {
   /** Of the token; connections end with it. */

@@ -2,6 +2,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { WebSocket } from 'ws';
+import { levelRank } from '../levels.ts';
 import { InterlaneError } from '../errors.ts';
 import {
   bufferLimit,
@@ -17,7 +18,6 @@ import {
   type ResponseFrame,
 } from '../protocol/frame.ts';
 import { methods as methodTable } from '../protocol/method.ts';
-import { levelRank } from '../store/views.ts';
 import { cookieOf } from './access.ts';
 import { allows, type Auth, type Caller } from './auth.ts';
 import type { Events, Followed, LiveRuns } from './events.ts';

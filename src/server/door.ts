@@ -1,8 +1,9 @@
 // The door for clients, wired by hand: who may, what they may, websocket, HTTP and MCP on one port.
-import type { Sessions } from '../session/sessions.ts';
-import type { Shown } from '../session/overview.ts';
+import type { Clock } from '../clock.ts';
+import type { Sessions } from '../sessions/sessions.ts';
+import type { Shown } from '../sessions/overview.ts';
 import type { Config } from '../config/schema.ts';
-import type { Clock, Engine } from '../engine/engine.ts';
+import type { Engine } from '../engine/engine.ts';
 import { InterlaneError } from '../errors.ts';
 import { type Bus } from '../events/bus.ts';
 import type { FeedEvent } from '../protocol/event.ts';
@@ -17,7 +18,7 @@ import { createHistory } from './history.ts';
 import { createHttp } from './http.ts';
 import { createMcpDoor, mcpPath, type McpParts } from './mcp.ts';
 import { createMethods } from './methods.ts';
-import type { Metrics } from './metrics.ts';
+import type { Metrics } from '../observe/metrics.ts';
 import { createRoutes } from './routes.ts';
 import { startServer } from './server.ts';
 import { Streams } from './sse.ts';

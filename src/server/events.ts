@@ -1,4 +1,6 @@
 // What happened → the events of the protocol. Each is written once, whoever and however many hear it.
+import { levelName, levelRank } from '../levels.ts';
+import { writeCursor } from '../cursor.ts';
 import type { FeedEvent } from '../protocol/event.ts';
 import type { EventName } from '../protocol/frame.ts';
 import type { Level } from '../protocol/labels.ts';
@@ -6,11 +8,9 @@ import type { WireMessage } from '../protocol/result.ts';
 import { isTerminal } from '../protocol/run.ts';
 import type { Bus } from '../events/bus.ts';
 import type { World } from '../rules/decide.ts';
-import { currentRow, currentUse, type Shown } from '../session/overview.ts';
-import { wireMessage } from '../session/transcript.ts';
+import { currentRow, currentUse, type Shown } from '../sessions/overview.ts';
+import { wireMessage } from '../sessions/transcript.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
-import { levelName, levelRank } from '../store/views.ts';
-import { writeCursor } from '../tools/page.ts';
 
 interface Written {
   /** Of the session when this was written, which may be later than the event: the row in it is of that moment. */

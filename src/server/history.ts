@@ -1,17 +1,17 @@
 // The transcript of a session over HTTP: pages backwards from the end, and a stream that goes on from a page without a gap.
 import type { z } from 'zod';
+import { levelRank } from '../levels.ts';
+import { readCursor, writeCursor } from '../cursor.ts';
 import { InterlaneError } from '../errors.ts';
 import type { Bus } from '../events/bus.ts';
 import type { FeedEvent } from '../protocol/event.ts';
 import { historyLimits, type HistoryPage } from '../protocol/http.ts';
 import type { Level } from '../protocol/labels.ts';
 import type { World } from '../rules/decide.ts';
-import { requireSession, type View } from '../session/overview.ts';
-import { historyPage, wireMessage, type HistoryWish } from '../session/transcript.ts';
+import { requireSession, type View } from '../sessions/overview.ts';
+import { historyPage, wireMessage, type HistoryWish } from '../sessions/transcript.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
-import { levelRank } from '../store/views.ts';
-import { readCursor, writeCursor } from '../tools/page.ts';
 import { feedEnd } from './events.ts';
 import { eventText, type Stream } from './sse.ts';
 

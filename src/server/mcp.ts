@@ -6,7 +6,7 @@ import type { ToolDoor } from '../mcp/server.ts';
 import { instructionsFor } from '../mcp/words.ts';
 import type { FeedEvent } from '../protocol/event.ts';
 import type { World } from '../rules/decide.ts';
-import { findSession } from '../session/overview.ts';
+import { findSession } from '../sessions/overview.ts';
 import type { Store } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
 import type { Invoker } from '../tools/invoke.ts';

@@ -1,6 +1,7 @@
 // The method table at work: look up → may the caller → closed parameters → handler.
 import type { z } from 'zod';
-import { InterlaneError, nearest } from '../errors.ts';
+import { nearest } from '../nearest.ts';
+import { InterlaneError } from '../errors.ts';
 import { methods, type MethodName } from '../protocol/method.ts';
 import { type Results } from '../protocol/result.ts';
 import { requireScope } from './auth.ts';

@@ -1,6 +1,7 @@
 // The handlers of the route table: thin, like those of the methods, which do the work.
 import type { z } from 'zod';
-import { errorTable, InterlaneError, nearest, type ErrorCode } from '../errors.ts';
+import { nearest } from '../nearest.ts';
+import { errorTable, InterlaneError, type ErrorCode } from '../errors.ts';
 import { routes, type RouteName, type ToolAnswer } from '../protocol/http.ts';
 import type { Tool } from '../tools/define.ts';
 import type { Invoker } from '../tools/invoke.ts';
@@ -8,7 +9,7 @@ import type { Caller } from './auth.ts';
 import { failureType } from './failure.ts';
 import type { History } from './history.ts';
 import type { Methods } from './methods.ts';
-import type { Metrics } from './metrics.ts';
+import type { Metrics } from '../observe/metrics.ts';
 import { openApi } from './openapi.ts';
 import type { Streams, Wire } from './sse.ts';
 

@@ -1,11 +1,8 @@
 // Rows → what everyone else sees: levels by name, transcript messages, the common part of events.
-import { levels, type Level } from '../protocol/labels.ts';
+import { levelName } from '../levels.ts';
 import type { Block, Cut, Provenance, TranscriptMessage } from '../protocol/transcript.ts';
 import type { UsageView } from '../protocol/run.ts';
 import type { EntryRow, SessionRow } from './rows.ts';
-
-export const levelName = (rank: number): Level => levels[rank] ?? 'RESTRICTED';
-export const levelRank = (level: Level): number => levels.indexOf(level);
 
 /** What an entry holds beside its text. */
 export interface EntryBody {
@@ -57,9 +54,4 @@ export function messageOf(row: EntryRow, runId: string | undefined): TranscriptM
   if (body.cut !== undefined) message.cut = body.cut;
   if (runId !== undefined) message.runId = runId;
   return message;
-}
-
-/** What has no value is left out. */
-export function withoutGaps<T extends object>(all: { [K in keyof T]: T[K] | undefined }): T {
-  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined)) as T;
 }

@@ -1,19 +1,20 @@
 // One tool call: validate → decide → execute → label → record. The only way a tool is run.
 import { z } from 'zod';
-import { untilAborted } from '../engine/abort.ts';
+import { nearest } from '../nearest.ts';
+import { levelRank } from '../levels.ts';
+import { untilAborted } from '../abort.ts';
 import type { Engine } from '../engine/engine.ts';
 import { ask, partyOfRow } from '../engine/policy.ts';
 import type { PendingCall, Turn, Usage } from '../engine/runner.ts';
 import { chargeSession } from '../engine/end.ts';
 import { raiseTaint } from '../engine/sessions.ts';
-import { InterlaneError, nearest, reasonOf } from '../errors.ts';
+import { InterlaneError, reasonOf } from '../errors.ts';
 import { toolFor, usableServers, type Party } from '../rules/decide.ts';
 import { serverOf } from '../rules/tool-policy.ts';
 import { guestToolNames } from '../protocol/tool.ts';
 import { redact } from '../rules/hooks.ts';
 import type { ReadQuery } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
-import { levelRank } from '../store/views.ts';
 import type { Level } from '../protocol/labels.ts';
 import type { Tool, ToolContext, ToolOutcome, ToolParts } from './define.ts';
 

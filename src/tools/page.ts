@@ -1,5 +1,4 @@
-// What an answer to a model may hold: text cut to a length, messages cut to a size, cursors that lead on.
-import { InterlaneError } from '../errors.ts';
+// What an answer to a model may hold: text cut to a length, messages cut to a size.
 import type { TranscriptMessage } from '../protocol/transcript.ts';
 
 const longestBlock = 4_000;
@@ -17,13 +16,3 @@ export function shorten(message: TranscriptMessage): TranscriptMessage {
 }
 
 export const sizeOf = (message: TranscriptMessage) => Buffer.byteLength(JSON.stringify(message));
-
-export const writeCursor = (position: number) => position.toString(36);
-
-export function readCursor(cursor: string | undefined): number | undefined {
-  if (cursor === undefined) return undefined;
-  const position = /^[0-9a-z]{1,11}$/.test(cursor) ? Number.parseInt(cursor, 36) : Number.NaN;
-  if (!Number.isSafeInteger(position))
-    throw new InterlaneError('INVALID_REQUEST', 'cursor is not one; use nextCursor of the page before as it is');
-  return position;
-}

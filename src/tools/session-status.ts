@@ -1,10 +1,11 @@
 // session_status: what is known of one session: whose it is, its level, its model, what it is doing.
 import { z } from 'zod';
+import { levelName } from '../levels.ts';
 import { byUser, settingsOf } from '../engine/policy.ts';
 import type { ToolAnswer } from '../rules/tool-policy.ts';
 import type { ReadQuery } from '../store/contract.ts';
 import type { RunRow } from '../store/rows.ts';
-import { levelName, usageOf } from '../store/views.ts';
+import { usageOf } from '../store/views.ts';
 import { alias, defineTool } from './define.ts';
 import { oneOf, resolveSession } from './resolve.ts';
 import { sessionView } from './sessions-list.ts';

@@ -1,10 +1,12 @@
 // sessions_history: the end of one session's transcript, cut to what a model can take in.
 import { z } from 'zod';
+import { levelRank } from '../levels.ts';
+import { readCursor, writeCursor } from '../cursor.ts';
 import { readHistory } from '../engine/lists.ts';
 import type { TranscriptMessage } from '../protocol/transcript.ts';
-import { levelRank, messageOf } from '../store/views.ts';
+import { messageOf } from '../store/views.ts';
 import { alias, defineTool, needed } from './define.ts';
-import { largestAnswer, readCursor, shorten, sizeOf, writeCursor } from './page.ts';
+import { largestAnswer, shorten, sizeOf } from './page.ts';
 import { oneOf, resolveSession } from './resolve.ts';
 
 export const sessionsHistory = defineTool({

@@ -1,14 +1,16 @@
 // sessions_list: the sessions the caller may see, newest first.
 import { z } from 'zod';
+import { levelRank } from '../levels.ts';
+import { readCursor, writeCursor } from '../cursor.ts';
 import { listSessions, readHistory, scopeOfCaller } from '../engine/lists.ts';
 import { deliveryOf, settingsOf } from '../engine/policy.ts';
 import { keyContext } from '../rules/agents.ts';
 import { requireSessionKey, sessionChannel } from '../rules/session-key.ts';
 import type { SessionRow } from '../store/rows.ts';
-import { levelRank, messageOf } from '../store/views.ts';
+import { messageOf } from '../store/views.ts';
 import type { TranscriptMessage } from '../protocol/transcript.ts';
 import { defineTool, type ToolContext } from './define.ts';
-import { largestAnswer, readCursor, shorten, sizeOf, writeCursor } from './page.ts';
+import { largestAnswer, shorten, sizeOf } from './page.ts';
 
 const mostRows = 200;
 

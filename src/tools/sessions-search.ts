@@ -1,9 +1,9 @@
 // sessions_search: words in the transcripts the caller may read.
 import { z } from 'zod';
+import { levelName, levelRank } from '../levels.ts';
 import { listSessions, scopeOfCaller } from '../engine/lists.ts';
 import { passesFilter } from '../rules/visibility.ts';
 import type { Progress, Search, SearchedEntry } from '../store/sqlite/search.ts';
-import { levelName, levelRank } from '../store/views.ts';
 import { defineTool, type Tool } from './define.ts';
 
 /** A caller who sees no more sessions than this is searched by naming them, at a cost that others do not change. */

@@ -2,12 +2,12 @@
 import { appendFileSync, existsSync, readFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { z } from 'zod';
+import type { Clock } from '../../src/clock.ts';
 import { loopbackPost } from '../../src/channels/loopback/loopback.ts';
 import { readConfig } from '../../src/config/load.ts';
-import type { Clock } from '../../src/engine/engine.ts';
 import { ensureSession } from '../../src/engine/sessions.ts';
 import { startGateway } from '../../src/gateway.ts';
-import { Script } from '../../src/runtime/scripted.ts';
+import { Script } from '../../src/runtimes/scripted/scripted.ts';
 import type { Query, Reading, WriteOptions } from '../../src/store/contract.ts';
 import { Connection } from '../../src/store/sqlite/database.ts';
 import { SqliteStore } from '../../src/store/sqlite/store.ts';

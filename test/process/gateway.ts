@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { Config } from '../../src/config/schema.ts';
 import { startGateway } from '../../src/gateway.ts';
-import { Script } from '../../src/runtime/scripted.ts';
+import { Script } from '../../src/runtimes/scripted/scripted.ts';
 import { defineTool } from '../../src/tools/define.ts';
 
 const [stateDir, port, token] = process.argv.slice(2) as [string, string, string];

@@ -4,12 +4,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
 import type { z } from 'zod';
+import type { Clock } from '../../src/clock.ts';
 import { loopbackTo } from '../../src/channels/loopback/loopback.ts';
 import { Config } from '../../src/config/schema.ts';
-import type { Clock } from '../../src/engine/engine.ts';
 import { startGateway, type Gateway, type GatewayOptions } from '../../src/gateway.ts';
 import type { FeedEvent } from '../../src/protocol/event.ts';
-import { Script } from '../../src/runtime/scripted.ts';
+import { Script } from '../../src/runtimes/scripted/scripted.ts';
 import type { Value } from '../../src/store/contract.ts';
 
 class MovedClock implements Clock {

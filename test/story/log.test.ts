@@ -1,6 +1,6 @@
 // The log says what happened, and never what was said or by which secret.
 import { expect, it } from 'vitest';
-import { createLog } from '../../src/server/log.ts';
+import { createLog } from '../../src/observe/log.ts';
 import { HandClock } from '../clock.ts';
 import { forTest, say, Stage } from './stage.ts';
 

@@ -1,7 +1,8 @@
 // What a model is shown: its calls' results in the order of the calls, whichever was done first.
 import { expect, it, onTestFinished } from 'vitest';
+import type { Clock } from '../../src/clock.ts';
 import { Config } from '../../src/config/schema.ts';
-import { Engine, type Clock } from '../../src/engine/engine.ts';
+import { Engine } from '../../src/engine/engine.ts';
 import type { PromptMessage } from '../../src/engine/runner.ts';
 import type { FeedEvent } from '../../src/protocol/event.ts';
 import { compileWorld } from '../../src/rules/decide.ts';

@@ -1,5 +1,5 @@
 // A stage whose scripted model makes the tool calls a test asks for, each by a real run; answers are read from the transcript.
-import { Script } from '../../src/runtime/scripted.ts';
+import { Script } from '../../src/runtimes/scripted/scripted.ts';
 import type { Value } from '../../src/store/contract.ts';
 import type { EntryRow } from '../../src/store/rows.ts';
 import type { HandClock, StageClock } from '../clock.ts';

@@ -1,10 +1,10 @@
 // Handlers of `chat.*`, `agent`, `send` and runs: messages in, history out, ends waited for.
+import { readCursor, writeCursor } from '../../cursor.ts';
 import { InterlaneError } from '../../errors.ts';
 import { type WaitAnswer } from '../../protocol/result.ts';
 import { isTerminal, type RunView } from '../../protocol/run.ts';
-import { historyAfter, historyPage, wireMessage } from '../../session/transcript.ts';
-import { runsPage } from '../../session/runs.ts';
-import { readCursor, writeCursor } from '../../tools/page.ts';
+import { historyAfter, historyPage, wireMessage } from '../../sessions/transcript.ts';
+import { runsPage } from '../../sessions/runs.ts';
 import { type Desk, type Handlers, sameLife } from './desk.ts';
 
 const defaultWaitMs = 30_000;

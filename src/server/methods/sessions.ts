@@ -1,12 +1,12 @@
 // Handlers of `sessions.*`: found, listed, opened, patched, closed, spoken into, followed.
+import { readCursor, writeCursor } from '../../cursor.ts';
 import { InterlaneError } from '../../errors.ts';
 import { type ReadParams } from '../../protocol/method.ts';
 import { type Results, type SessionsPage } from '../../protocol/result.ts';
 import { keyContext } from '../../rules/agents.ts';
-import { findByLabel, findByShortId, keyMeant, listPage } from '../../session/overview.ts';
-import { historyPage } from '../../session/transcript.ts';
+import { findByLabel, findByShortId, keyMeant, listPage } from '../../sessions/overview.ts';
+import { historyPage } from '../../sessions/transcript.ts';
 import type { SessionRow } from '../../store/rows.ts';
-import { readCursor, writeCursor } from '../../tools/page.ts';
 import { errorShape } from '../failure.ts';
 import { requireScope } from '../auth.ts';
 import { type Desk, type Handlers, type Call, sameLife } from './desk.ts';

@@ -1,13 +1,13 @@
 // Handlers about the gateway itself: health, status, agents, tools, explanations.
 import { createHash } from 'node:crypto';
+import { levelName, levelRank } from '../../levels.ts';
 import type { Engine } from '../../engine/engine.ts';
 import { partyOfRow, settingsOf } from '../../engine/policy.ts';
 import { InterlaneError } from '../../errors.ts';
 import { agentOf, keyContext } from '../../rules/agents.ts';
 import { explainAccess, explainKey, explainRoute, explainSend, explainTools } from '../../rules/explain.ts';
-import { findSession, keyMeant } from '../../session/overview.ts';
-import { counts } from '../../session/runs.ts';
-import { levelName, levelRank } from '../../store/views.ts';
+import { findSession, keyMeant } from '../../sessions/overview.ts';
+import { counts } from '../../sessions/runs.ts';
 import { requireScope } from '../auth.ts';
 import { type Desk, type Handlers } from './desk.ts';
 

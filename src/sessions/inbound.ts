@@ -1,5 +1,6 @@
 // Inbound message → route → session → accepted run.
 import { createHash } from 'node:crypto';
+import { levelRank } from '../levels.ts';
 import type { Accepted } from '../engine/accept.ts';
 import type { Engine } from '../engine/engine.ts';
 import { platformId } from '../protocol/ids.ts';
@@ -8,7 +9,6 @@ import type { Origin } from '../protocol/message.ts';
 import type { QueueMode } from '../protocol/run.ts';
 import { route, type Routes } from '../rules/route.ts';
 import { sessionKind } from '../rules/session-key.ts';
-import { levelRank } from '../store/views.ts';
 
 export interface InboundMessage {
   origin: Origin;

@@ -1,10 +1,11 @@
 // Transcripts as an operator reads them: pages from the end, what is new, and each message in the protocol's shape.
+import { levelRank } from '../levels.ts';
 import { readHistory } from '../engine/lists.ts';
 import type { WireMessage } from '../protocol/result.ts';
 import type { TranscriptMessage } from '../protocol/transcript.ts';
 import type { Body, Reading, ReadQuery } from '../store/contract.ts';
 import type { EntryRow, SessionRow } from '../store/rows.ts';
-import { levelRank, messageOf } from '../store/views.ts';
+import { messageOf } from '../store/views.ts';
 import type { View } from './overview.ts';
 
 export interface HistoryWish {

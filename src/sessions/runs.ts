@@ -1,11 +1,12 @@
 // Runs as an operator reads them: pages, the one under way, and how much there is of everything that is open.
+import { levelRank } from '../levels.ts';
+import { withoutGaps } from '../gaps.ts';
 import type { Level } from '../protocol/labels.ts';
 import type { WireRun } from '../protocol/result.ts';
 import { type RunState } from '../protocol/run.ts';
 import type { Body, ReadQuery } from '../store/contract.ts';
 import type { RunRow } from '../store/rows.ts';
-import { levelRank, usageOf } from '../store/views.ts';
-import { withoutGaps } from '../store/views.ts';
+import { usageOf } from '../store/views.ts';
 import type { View } from './overview.ts';
 
 /** A list reads at most this many rows and then gives a cursor, so that one request stays short. */

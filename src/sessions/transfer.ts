@@ -1,5 +1,6 @@
 // Sessions ↔ lines of JSON: every life of a key with its transcript, level and settings. Runs, queues and deliveries stay where they are.
 import { z } from 'zod';
+import { levelName, levelRank } from '../levels.ts';
 import { appendEntry, noteSession, type EngineCommand } from '../engine/feed.ts';
 import { InterlaneError } from '../errors.ts';
 import { Level } from '../protocol/labels.ts';
@@ -7,7 +8,7 @@ import { Cut, Provenance } from '../protocol/transcript.ts';
 import { formatSessionKey, parseSessionKey } from '../rules/session-key.ts';
 import type { Body, Reading } from '../store/contract.ts';
 import type { EntryRow, SessionRow } from '../store/rows.ts';
-import { levelName, levelRank, type EntryBody as StoredBody } from '../store/views.ts';
+import { type EntryBody as StoredBody } from '../store/views.ts';
 
 const Id = z.string().min(1).max(256);
 const Time = z.int().min(0);

@@ -1,8 +1,9 @@
 // Which model answers: `provider/model` from a session, an agent, the defaults or what was found → the service, its key, its window.
 import type { LanguageModel } from 'ai';
-import type { SessionSettings } from '../engine/policy.ts';
-import type { ModelView } from '../engine/runner.ts';
-import { InterlaneError, nearest, reasonOf } from '../errors.ts';
+import { nearest } from '../../nearest.ts';
+import type { SessionSettings } from '../../engine/policy.ts';
+import type { ModelView } from '../../engine/runner.ts';
+import { InterlaneError, reasonOf } from '../../errors.ts';
 
 type ProviderType = 'openai-compatible' | 'openai' | 'anthropic' | 'google';
 

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { Config } from '../config/schema.ts';
+import { Config } from '../../config/schema.ts';
 import { findModel } from './models.ts';
 
 const speaker = { name: 'qwen3:8b', details: { family: 'qwen3', families: ['qwen3'] } };

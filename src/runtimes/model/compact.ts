@@ -1,7 +1,7 @@
 // A conversation that has grown too long → a summary of its older part, kept as an entry; nothing is deleted.
-import { untilAborted } from '../engine/abort.ts';
-import type { PromptMessage, Turn } from '../engine/runner.ts';
-import { InterlaneError } from '../errors.ts';
+import { untilAborted } from '../../abort.ts';
+import type { PromptMessage, Turn } from '../../engine/runner.ts';
+import { InterlaneError } from '../../errors.ts';
 import type { Model, StepRequest } from './model.ts';
 
 /** Messages that are kept word for word; each further attempt in a turn keeps fewer. */

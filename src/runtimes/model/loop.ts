@@ -1,8 +1,8 @@
 // The turn of an agent on a model: open calls → steering → one model step → persist → calls → … → end. Resumes wherever it stopped.
-import { untilAborted } from '../engine/abort.ts';
-import type { PendingCall, Runner, Turn, Usage } from '../engine/runner.ts';
-import { InterlaneError } from '../errors.ts';
-import type { Invoker } from '../tools/invoke.ts';
+import { untilAborted } from '../../abort.ts';
+import type { PendingCall, Runner, Turn, Usage } from '../../engine/runner.ts';
+import { InterlaneError } from '../../errors.ts';
+import type { Invoker } from '../../tools/invoke.ts';
 import { summarizeOlder } from './compact.ts';
 import type { Model, StepLive, StepRequest } from './model.ts';
 

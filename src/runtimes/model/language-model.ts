@@ -1,11 +1,11 @@
 // A step on a real model: one streamed call, tried again where that can help, then the next model. Tools are never run in here.
 import type { CallWarning, LanguageModel, ModelMessage, ToolSet } from 'ai';
-import type { ProviderOptions, Thought, Usage } from '../engine/runner.ts';
-import { InterlaneError, reasonOf } from '../errors.ts';
-import { inputSchema, type Tool } from '../tools/define.ts';
+import type { ProviderOptions, Thought, Usage } from '../../engine/runner.ts';
+import { InterlaneError, reasonOf } from '../../errors.ts';
+import { inputSchema, type Tool } from '../../tools/define.ts';
 import type { Model, StepLive, StepRequest, StepSaid } from './model.ts';
 import type { Choice, Models } from './models.ts';
-import { modelMessages, recapRequest, said, summaryMessages, systemPrompt, type Setting } from './prompt.ts';
+import { modelMessages, recapRequest, said, summaryMessages, systemPrompt, type Setting } from '../words.ts';
 
 export interface LanguageModelParts {
   models: Models;

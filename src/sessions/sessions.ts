@@ -1,5 +1,6 @@
 // What an operator does to sessions: open, patch, speak into, inject, send out. Each is one transaction that first asks whether it may.
 import { createHash } from 'node:crypto';
+import { levelRank } from '../levels.ts';
 import { revive, type Accepted } from '../engine/accept.ts';
 import { deliverDirect } from '../engine/deliver.ts';
 import type { Engine } from '../engine/engine.ts';
@@ -18,7 +19,6 @@ import type { World } from '../rules/decide.ts';
 import { formatSessionKey, ownedKey, requireSessionKey, sessionKind } from '../rules/session-key.ts';
 import type { Body, Store } from '../store/contract.ts';
 import type { DeliveryRow, EntryRow, SessionRow } from '../store/rows.ts';
-import { levelRank } from '../store/views.ts';
 
 /** Who asks, as the transport knows them. */
 export interface Asker {

@@ -1,8 +1,11 @@
 // Sessions as an operator reads them: found, listed, described. Everything is cut to the level of its token.
+import { nearest } from '../nearest.ts';
+import { levelName, levelRank } from '../levels.ts';
+import { withoutGaps } from '../gaps.ts';
 import { listSessions } from '../engine/lists.ts';
 import { byUser, deliveryOf, overseen, settingsOf } from '../engine/policy.ts';
 import type { ModelView } from '../engine/runner.ts';
-import { InterlaneError, nearest } from '../errors.ts';
+import { InterlaneError } from '../errors.ts';
 import { agentId as agentIdOf } from '../protocol/ids.ts';
 import type { Level, SessionKind } from '../protocol/labels.ts';
 import type { WireSession } from '../protocol/result.ts';
@@ -12,8 +15,7 @@ import { operatorScope, type World } from '../rules/decide.ts';
 import { formatSessionKey, keyChatType, parseSessionKey, requireSessionKey } from '../rules/session-key.ts';
 import type { Body, Reading, ReadQuery } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
-import { levelName, levelRank, usageOf } from '../store/views.ts';
-import { withoutGaps } from '../store/views.ts';
+import { usageOf } from '../store/views.ts';
 
 /** What is looked through, and with what right. */
 export interface View {

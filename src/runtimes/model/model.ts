@@ -1,8 +1,8 @@
 // The contract of a model: one step at a time. What it said and wants to call is persisted before anything is done with it.
-import type { SessionSettings } from '../engine/policy.ts';
-import type { PromptMessage, ProviderOptions, Thought, Usage } from '../engine/runner.ts';
-import type { Cut } from '../protocol/transcript.ts';
-import type { RecapFocus, Tool } from '../tools/define.ts';
+import type { SessionSettings } from '../../engine/policy.ts';
+import type { PromptMessage, ProviderOptions, Thought, Usage } from '../../engine/runner.ts';
+import type { Cut } from '../../protocol/transcript.ts';
+import type { RecapFocus, Tool } from '../../tools/define.ts';
 
 export interface StepRequest {
   agentId: string;

@@ -3,7 +3,7 @@ import { Exposition } from './exposition.ts';
 import type { FeedEvent } from '../protocol/event.ts';
 import { isTerminal, runClasses } from '../protocol/run.ts';
 import type { World } from '../rules/decide.ts';
-import { counts } from '../session/runs.ts';
+import { counts } from '../sessions/runs.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
 
 /** What is not counted as it happens but looked at when somebody asks. */

@@ -1,11 +1,11 @@
 // A guest: an outside harness that takes the turns of a session itself. Turn → offer → inbox → reply → the turn's end.
 import { z } from 'zod';
-import type { Engine } from '../engine/engine.ts';
-import type { Look } from '../engine/offers.ts';
-import type { Runner } from '../engine/runner.ts';
-import type { FeedEvent } from '../protocol/event.ts';
-import type { Store } from '../store/contract.ts';
-import { defineTool, type Tool, type ToolContext, type ToolOutcome } from '../tools/define.ts';
+import type { Engine } from '../../engine/engine.ts';
+import type { Look } from '../../engine/offers.ts';
+import type { Runner } from '../../engine/runner.ts';
+import type { FeedEvent } from '../../protocol/event.ts';
+import type { Store } from '../../store/contract.ts';
+import { defineTool, type Tool, type ToolContext, type ToolOutcome } from '../../tools/define.ts';
 
 export interface GuestParts {
   store: Store<FeedEvent>;

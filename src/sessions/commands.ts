@@ -1,5 +1,6 @@
 // Chat commands: a text → a command of the table, or a message like any other → what it does through a port → its answer in plain words.
-import { InterlaneError, nearest, type ErrorCode } from '../errors.ts';
+import { nearest } from '../nearest.ts';
+import { InterlaneError, type ErrorCode } from '../errors.ts';
 import { methods, type Params } from '../protocol/method.ts';
 import { type WireSession } from '../protocol/result.ts';
 

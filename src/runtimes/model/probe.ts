@@ -1,5 +1,5 @@
 // Whether a model's service answers and knows our key: asks for its list of models, which costs nothing.
-import { reasonOf } from '../errors.ts';
+import { reasonOf } from '../../errors.ts';
 import type { ProviderSettings } from './models.ts';
 
 const homes = {

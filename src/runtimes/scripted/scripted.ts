@@ -1,9 +1,9 @@
 // A model that follows a script: deterministic, needs no key, and is what runs until a real one is configured.
 import { RE2JS } from 're2js';
 import { z } from 'zod';
-import type { PromptMessage } from '../engine/runner.ts';
-import { matchesGlob } from '../rules/glob.ts';
-import type { Model, StepSaid } from './model.ts';
+import type { PromptMessage } from '../../engine/runner.ts';
+import { matchesGlob } from '../../rules/glob.ts';
+import type { Model, StepSaid } from '../model/model.ts';
 
 const Call = z.strictObject({ tool: z.string().min(1), args: z.record(z.string(), z.unknown()).default({}) });
 
