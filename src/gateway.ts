@@ -59,6 +59,8 @@ export interface GatewayOptions {
   onDelta?(delta: Delta): void;
   /** For tests: made-up time. */
   clock?: Clock;
+  /** How long live turns and messages on their way out may go on after `close()` is called. */
+  graceMs?: number;
   /** For tests: fewer slots than the machine would get. */
   caps?: Engine['caps'];
   /** For tests that search nothing: false saves the thread that keeps the index. */
@@ -96,11 +98,8 @@ export interface Gateway {
   close(): Promise<void>;
 }
 
-/** How long live turns may go on after a stop was asked for. */
-const graceMs = 5_000;
-
 export async function startGateway(initial: Config, options: GatewayOptions): Promise<Gateway> {
-  const { stateDir, clock = systemClock, warn = () => {}, fatal = () => process.exit(70) } = options;
+  const { stateDir, clock = systemClock, warn = () => {}, fatal = () => process.exit(70), graceMs = 5_000 } = options;
   const newId = () => randomUUID();
   const cores = availableParallelism();
 
@@ -326,7 +325,7 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
     await door?.close();
     await engine.close(graceMs);
     await outside.close();
-    await outbox.close();
+    await outbox.close(graceMs);
     undoLog();
     guests.close();
     bus.close();

@@ -36,7 +36,6 @@ const shortestSleepMs = 50;
 const longestSleepMs = 5_000;
 /** With nothing to send, this often is enough: what is queued wakes it. */
 const idleMs = 60_000;
-const graceMs = 5_000;
 
 export class Outbox {
   private readonly parts: OutboxParts;
@@ -80,7 +79,8 @@ export class Outbox {
     return this.parts.store.read(listDeliveries, args);
   }
 
-  async close(): Promise<void> {
+  /** Messages on their way out may go on for the time of grace. */
+  async close(graceMs: number): Promise<void> {
     this.running = false;
     for (const wake of this.sleeping) wake();
     this.undoCommit();

@@ -1,108 +1,16 @@
 // One session is one lane: its order, what a busy lane does with new inputs, how runs are stopped, and what a restart keeps.
-import { join } from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { Channel } from '../../src/channels/channel.ts';
-import { Config } from '../../src/config/schema.ts';
-import { Engine } from '../../src/engine/engine.ts';
-import type { Runner, Turn } from '../../src/engine/runner.ts';
-import type { FeedEvent } from '../../src/protocol/event.ts';
-import type { QueueMode, RunState } from '../../src/protocol/run.ts';
-import { compileWorld } from '../../src/rules/decide.ts';
-import type { Store } from '../../src/store/contract.ts';
-import { memoryStore } from '../../src/store/memory.ts';
-import { databaseName } from '../../src/store/sqlite/open.ts';
-import { grace, HandClock } from '../clock.ts';
-import { forTest, gates, rowsOf, say, Stage, type ConfigText, type ScriptText } from './stage.ts';
+import { engineByHand, type Hand } from '../harness/engine.ts';
+import { testGateway, type ScriptText, type TestGateway, type TestOptions } from '../harness/gateway.ts';
+import { asIfKilled } from '../harness/rows.ts';
 
 // Nothing here depends on how long it takes; a machine with other work to do may take its time.
 vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
 
-interface Options {
-  config?: ConfigText;
-  caps?: Engine['caps'];
-  channels?: Channel[];
-  stateDir?: string;
-  clock?: HandClock;
-  stops?: ReturnType<typeof gates>;
-}
-
 const main = 'agent:main:main';
 
-/** A stage with a tool that stops a turn where a test wants it. */
-class Lanes extends Stage {
-  readonly stops: ReturnType<typeof gates>;
-
-  constructor(options: Options) {
-    super(options.clock ?? new HandClock(), options.stateDir);
-    this.stops = options.stops ?? gates();
-  }
-
-  /** A person's message into the default agent's main session; resolves with its run id. */
-  async write(text: string, more: { mode?: QueueMode; id?: string; from?: string } = {}): Promise<string> {
-    const { mode = 'followup', id, from = 'you' } = more;
-    return (await say(this.gateway, text, from, { mode, ...(id === undefined ? {} : { messageId: id }) })).runId;
-  }
-
-  /** An input by the engine's own door, for what no channel can ask for. */
-  async accept(runId: string, more: Partial<Parameters<Engine['accept']>[0]> = {}) {
-    return await this.gateway.engine.accept({
-      sessionKey: main,
-      runId,
-      text: runId,
-      provenance: { kind: 'user' },
-      principal: 'operator',
-      taint: 0,
-      mode: 'followup',
-      class: 'main',
-      deliver: false,
-      now: this.clock.now(),
-      ...more,
-    });
-  }
-
-  wait(runId: string) {
-    return this.gateway.engine.wait(runId, 3_600_000_000);
-  }
-
-  async ended(...runIds: string[]) {
-    const views = await Promise.all(runIds.map((runId) => this.wait(runId)));
-    return views.map(({ state, reply }) => (reply === undefined ? state : `${state}: ${reply}`));
-  }
-
-  run(runId: string, state: RunState) {
-    return this.event((event) => event.kind === 'run' && event.runId === runId && event.state === state);
-  }
-
-  async transcript(key = main) {
-    const rows = await this.rows<{ role: string; text: string }>(
-      'SELECT role, text FROM entries JOIN sessions ON sessions.pk = session_pk WHERE key = ? AND current = 1 ORDER BY seq',
-      key,
-    );
-    return rows.map(({ role, text }) => `${role}: ${text}`);
-  }
-
-  /** What has left, once nothing more is on its way out. */
-  async outgoing(): Promise<string[]> {
-    await this.none(`SELECT 1 FROM deliveries WHERE state IN ('pending', 'sending')`);
-    return this.sent.map(({ text }) => text);
-  }
-}
-
-async function open(script: ScriptText, options: Options = {}): Promise<Lanes> {
-  const lanes = forTest(new Lanes(options));
-  return await lanes.start(options.config ?? {}, script, {
-    tools: [lanes.stops.tool],
-    ...(options.channels ? { channels: options.channels } : {}),
-    ...(options.caps ? { caps: options.caps } : {}),
-  });
-}
-
-/** Closes the gateway and starts another on the same state. */
-async function reopen(lanes: Lanes, script: ScriptText, options: Options = {}): Promise<Lanes> {
-  await lanes.close();
-  return await open(script, { ...options, stateDir: lanes.stateDir, clock: lanes.clock, stops: lanes.stops });
-}
+const open = (script: ScriptText, options: TestOptions = {}): Promise<TestGateway> => testGateway({ script, stops: true, ...options });
 
 const echo = { steps: [{ say: 're: {{input}}' }] };
 const gated = (when: string, say = 're: {{input}}') => ({
@@ -129,7 +37,7 @@ describe('a lane', () => {
   it('answers in the order in which inputs were accepted', async () => {
     const lanes = await open([echo]);
     const texts = Array.from({ length: 8 }, (_, index) => `message ${index}`);
-    const runs = await Promise.all(texts.map((text) => lanes.write(text)));
+    const runs = await Promise.all(texts.map((text) => lanes.say(text)));
     expect(await lanes.ended(...runs)).toEqual(texts.map((text) => `ok: re: ${text}`));
     expect(await lanes.transcript()).toEqual(texts.flatMap((text) => [`user: ${text}`, `assistant: re: ${text}`]));
   });
@@ -139,7 +47,7 @@ describe('a lane', () => {
     const lanes = await open([echo], { config });
     const active = new Map<string, string>();
     const wrong: string[] = [];
-    lanes.gateway.bus.subscribe({
+    lanes.inside.subscribe({
       wants: (event) => event.kind === 'run',
       deliver(event) {
         if (event.kind !== 'run' || event.state === 'queued') return;
@@ -151,25 +59,25 @@ describe('a lane', () => {
       reset() {},
       failed: (error) => wrong.push(String(error)),
     });
-    const runs = await Promise.all(Array.from({ length: 40 }, (_, index) => lanes.write(`m${index}`, { from: `peer${index % 4}` })));
+    const runs = await Promise.all(Array.from({ length: 40 }, (_, index) => lanes.say(`m${index}`, { from: `peer${index % 4}` })));
     expect(new Set(await lanes.ended(...runs)).size).toBe(40);
     expect(wrong).toEqual([]);
   });
 
   it('does not hold up other lanes', async () => {
     const lanes = await open([gated('slow'), echo], { config: { session: { dmScope: 'per-peer' } } });
-    const slow = await lanes.write('slow', { from: 'ana' });
+    const slow = await lanes.say('slow', { from: 'ana' });
     await lanes.stops.entered('slow');
-    expect(await lanes.ended(await lanes.write('quick', { from: 'bo' }))).toEqual(['ok: re: quick']);
+    expect(await lanes.ended(await lanes.say('quick', { from: 'bo' }))).toEqual(['ok: re: quick']);
     lanes.stops.open('slow');
     expect(await lanes.ended(slow)).toEqual(['ok: re: slow']);
   });
 
   it('answers each person where they wrote, also when somebody else writes meanwhile', async () => {
     const lanes = await open([gated('slow'), echo]);
-    await lanes.write('slow', { from: 'ana' });
+    await lanes.say('slow', { from: 'ana' });
     await lanes.stops.entered('slow');
-    const next = await lanes.write('hello', { from: 'bo' });
+    const next = await lanes.say('hello', { from: 'bo' });
     lanes.stops.open('slow');
     await lanes.ended(next);
     await lanes.outgoing();
@@ -181,34 +89,31 @@ describe('a lane', () => {
 
   it('starts what may not start before a certain time at that time', async () => {
     const lanes = await open([echo]);
-    const asleep = lanes.clock.asleep(1_234);
-    await lanes.accept('later', { mode: 'collect', notBefore: lanes.clock.now() + 1_234 });
-    await asleep;
-    expect(await lanes.gateway.engine.wait('later', 0)).toMatchObject({ state: 'queued' });
-    lanes.clock.advance(1_234);
+    await lanes.accept('later', { mode: 'collect', notBefore: lanes.now() + 1_234 });
+    await lanes.clock.advance(1_233);
+    expect(await lanes.wait('later', 0)).toMatchObject({ state: 'queued' });
+    await lanes.clock.advance(1);
     expect(await lanes.ended('later')).toEqual(['ok: re: later']);
   });
 
   it('waits for a free slot of its class, oldest head first', async () => {
     const lanes = await open([gated('slow'), echo], { caps: ones, config: { session: { dmScope: 'per-peer' } } });
-    const slow = await lanes.write('slow', { from: 'ana' });
+    const slow = await lanes.say('slow', { from: 'ana' });
     await lanes.stops.entered('slow');
-    const bo = await lanes.write('first', { from: 'bo' });
-    const cy = await lanes.write('second', { from: 'cy' });
-    expect(await lanes.rows(`SELECT state FROM runs WHERE id IN (?, ?)`, bo, cy)).toEqual([{ state: 'queued' }, { state: 'queued' }]);
+    const bo = await lanes.say('first', { from: 'bo' });
+    const cy = await lanes.say('second', { from: 'cy' });
+    expect(await lanes.rows.runs({ state: 'queued' }, 'id')).toEqual([{ id: bo }, { id: cy }]);
     lanes.stops.open('slow');
     await lanes.ended(slow, bo, cy);
-    const started = await lanes.rows<{ id: string }>(
-      `SELECT runs.id FROM feed JOIN runs ON runs.pk = ref_pk WHERE feed.kind = 'run' AND feed.state = 'running' ORDER BY pos`,
-    );
-    expect(started.map(({ id }) => id)).toEqual([slow, bo, cy]);
+    const started = (await lanes.rows.runHistory()).filter(([, state]) => state === 'running');
+    expect(started.map(([id]) => id)).toEqual([slow, bo, cy]);
   });
 
   it('numbers its transcript without a gap', async () => {
     const lanes = await open([gated('slow'), echo]);
     lanes.stops.open('slow');
-    await lanes.ended(await lanes.write('slow'), await lanes.write('quick'), await lanes.write('slow again'));
-    const seqs = await lanes.rows<{ seq: number }>('SELECT seq FROM entries ORDER BY pk');
+    await lanes.ended(await lanes.say('slow'), await lanes.say('quick'), await lanes.say('slow again'));
+    const seqs = await lanes.rows.entries({}, 'seq');
     expect(seqs.map(({ seq }) => seq)).toEqual(seqs.map((_, index) => index + 1));
   });
 });
@@ -216,10 +121,10 @@ describe('a lane', () => {
 describe('an input to a busy session', () => {
   it('waits its turn in mode followup', async () => {
     const lanes = await open([gated('slow'), echo]);
-    const slow = await lanes.write('slow');
+    const slow = await lanes.say('slow');
     await lanes.stops.entered('slow');
-    const next = await lanes.write('next');
-    expect(await lanes.gateway.engine.wait(next, 0)).toMatchObject({ state: 'queued' });
+    const next = await lanes.say('next');
+    expect(await lanes.wait(next, 0)).toMatchObject({ state: 'queued' });
     lanes.stops.open('slow');
     expect(await lanes.ended(slow, next)).toEqual(['ok: re: slow', 'ok: re: next']);
     expect(await lanes.transcript()).toEqual([
@@ -234,10 +139,10 @@ describe('an input to a busy session', () => {
 
   it('becomes one turn with its neighbours in mode collect; each caller gets the one answer', async () => {
     const lanes = await open([gated('slow'), echo]);
-    await lanes.write('slow');
+    await lanes.say('slow');
     await lanes.stops.entered('slow');
     const mode = 'collect' as const;
-    const runs = [await lanes.write('one', { mode }), await lanes.write('two', { mode }), await lanes.write('three', { mode })];
+    const runs = [await lanes.say('one', { mode }), await lanes.say('two', { mode }), await lanes.say('three', { mode })];
     const waiting = lanes.ended(...runs);
     lanes.stops.open('slow');
     expect(await waiting).toEqual(['ok: re: three', 'ok: re: three', 'ok: re: three']);
@@ -248,16 +153,16 @@ describe('an input to a busy session', () => {
 
   it('is not collected across somebody else, or across a followup', async () => {
     const lanes = await open([gated('slow'), echo]);
-    await lanes.write('slow');
+    await lanes.say('slow');
     await lanes.stops.entered('slow');
     const mode = 'collect' as const;
     const runs = [
-      await lanes.write('a', { mode }),
-      await lanes.write('b', { mode }),
-      await lanes.write('c', { mode, from: 'bo' }),
-      await lanes.write('d', { mode }),
-      await lanes.write('e'),
-      await lanes.write('f', { mode }),
+      await lanes.say('a', { mode }),
+      await lanes.say('b', { mode }),
+      await lanes.say('c', { mode, from: 'bo' }),
+      await lanes.say('d', { mode }),
+      await lanes.say('e'),
+      await lanes.say('f', { mode }),
     ];
     lanes.stops.open('slow');
     expect(await lanes.ended(...runs)).toEqual(['ok: re: b', 'ok: re: b', 'ok: re: c', 'ok: re: d', 'ok: re: e', 'ok: re: f']);
@@ -265,9 +170,9 @@ describe('an input to a busy session', () => {
 
   it('joins the running turn at its next step in mode steer; its run id stays good for everyone who waits', async () => {
     const lanes = await open([gated('slow'), echo]);
-    const slow = await lanes.write('slow');
+    const slow = await lanes.say('slow');
     await lanes.stops.entered('slow');
-    const steer = await lanes.write('rather this', { mode: 'steer' });
+    const steer = await lanes.say('rather this', { mode: 'steer' });
     const early = [lanes.wait(steer), lanes.wait(steer)];
     lanes.stops.open('slow');
     expect(await lanes.ended(slow)).toEqual(['ok: re: rather this']);
@@ -281,60 +186,58 @@ describe('an input to a busy session', () => {
       'user: rather this',
       'assistant: re: rather this',
     ]);
-    expect(await lanes.rows(`SELECT id, state FROM runs WHERE merged_into = (SELECT pk FROM runs WHERE id = ?)`, slow)).toEqual([
-      { id: steer, state: 'ok' },
-    ]);
+    const [kept] = await lanes.rows.runs({ id: slow }, 'pk');
+    expect(await lanes.rows.runs({ merged_into: kept!.pk }, 'id', 'state')).toEqual([{ id: steer, state: 'ok' }]);
     expect(await lanes.outgoing()).toEqual(['re: rather this']);
   });
 
   it('keeps its run id good in mode steer also when the turn it joined fails, is stopped or restarted', async () => {
     const fails: ScriptText = [{ when: 'rather', steps: [{ fail: 'no' }] }, gated('slow')];
     const failing = await open(fails);
-    await failing.write('slow');
+    await failing.say('slow');
     await failing.stops.entered('slow');
-    const steer = await failing.write('rather this', { mode: 'steer' });
+    const steer = await failing.say('rather this', { mode: 'steer' });
     failing.stops.open('slow');
     expect(await failing.wait(steer)).toMatchObject({ state: 'error', error: 'no' });
 
     const stops: ScriptText = [gated('rather'), gated('slow')];
     const stopped = await open(stops);
-    const slow = await stopped.write('slow');
+    const slow = await stopped.say('slow');
     await stopped.stops.entered('slow');
-    const joined = await stopped.write('rather this', { mode: 'steer' });
+    const joined = await stopped.say('rather this', { mode: 'steer' });
     stopped.stops.open('slow');
     await stopped.stops.entered('rather');
-    const again = await reopen(stopped, stops);
+    const again = await stopped.restart({ script: stops });
     await again.run(slow, 'running');
-    await again.gateway.engine.abort(slow, 'enough');
+    await again.abort(slow, 'enough');
     expect(await again.wait(joined)).toMatchObject({ state: 'aborted' });
   });
 
   it('is the next turn in mode steer when the running one has no further step', async () => {
     const lanes = await open([{ when: 'slow', steps: [{ sleepMs: 7_777, say: 'slept' }] }, echo]);
-    const asleep = lanes.clock.asleep(7_777);
-    const slow = await lanes.write('slow');
-    await asleep;
-    const steer = await lanes.write('too late', { mode: 'steer' });
-    lanes.clock.advance(7_777);
+    const slow = await lanes.say('slow');
+    await lanes.settled();
+    const steer = await lanes.say('too late', { mode: 'steer' });
+    await lanes.clock.advance(7_777);
     expect(await lanes.ended(slow, steer)).toEqual(['ok: slept', 'ok: re: too late']);
   });
 
   it('is a turn of its own in mode steer when somebody else speaks, or nothing runs', async () => {
     const lanes = await open([gated('slow'), echo]);
-    expect(await lanes.ended(await lanes.write('idle', { mode: 'steer' }))).toEqual(['ok: re: idle']);
-    const slow = await lanes.write('slow');
+    expect(await lanes.ended(await lanes.say('idle', { mode: 'steer' }))).toEqual(['ok: re: idle']);
+    const slow = await lanes.say('slow');
     await lanes.stops.entered('slow');
-    const other = await lanes.write('from bo', { mode: 'steer', from: 'bo' });
+    const other = await lanes.say('from bo', { mode: 'steer', from: 'bo' });
     lanes.stops.open('slow');
     expect(await lanes.ended(slow, other)).toEqual(['ok: re: slow', 'ok: re: from bo']);
   });
 
   it('stops the running turn in mode interrupt; what was queued before it keeps its place', async () => {
     const lanes = await open([gated('slow'), echo]);
-    const slow = await lanes.write('slow');
+    const slow = await lanes.say('slow');
     await lanes.stops.entered('slow');
-    const queued = await lanes.write('queued');
-    const urgent = await lanes.write('urgent', { mode: 'interrupt' });
+    const queued = await lanes.say('queued');
+    const urgent = await lanes.say('urgent', { mode: 'interrupt' });
     expect(await lanes.ended(slow, queued, urgent)).toEqual(['aborted', 'ok: re: queued', 'ok: re: urgent']);
     expect(await lanes.transcript()).toEqual([
       'user: slow',
@@ -352,102 +255,97 @@ describe('an input to a busy session', () => {
     const lanes = await open([silent, { agent: 'b', ...gated('ask on', 'late') }, { ...echo, when: 'urgent' }, passesOn('a', 'b')], {
       config: team,
     });
-    const asks = await lanes.write('go');
+    const asks = await lanes.say('go');
     await lanes.run(asks, 'waiting');
-    const urgent = await lanes.write('urgent', { mode: 'interrupt' });
+    const urgent = await lanes.say('urgent', { mode: 'interrupt' });
     expect(await lanes.ended(asks, urgent)).toEqual(['aborted', 'ok: re: urgent']);
-    expect(await lanes.rows('SELECT * FROM waits')).toEqual([]);
+    expect(await lanes.rows.waits()).toEqual([]);
     lanes.stops.open('ask on');
     await lanes.event((event) => event.kind === 'exchange' && event.state === 'done');
-    expect(await lanes.rows(`SELECT state FROM runs WHERE lane = 'agent:b:main' ORDER BY pk`)).toEqual([{ state: 'ok' }, { state: 'ok' }]);
+    expect(await lanes.rows.runs({ lane: 'agent:b:main' }, 'state')).toEqual([{ state: 'ok' }, { state: 'ok' }]);
   });
 });
 
 describe('abort', () => {
   it('ends a queued run at once, with its reason; it never starts, and those behind it go on', async () => {
     const lanes = await open([gated('slow'), echo]);
-    const slow = await lanes.write('slow');
+    const slow = await lanes.say('slow');
     await lanes.stops.entered('slow');
-    const queued = await lanes.write('queued');
-    const last = await lanes.write('last');
-    expect(await lanes.gateway.engine.abort(queued, 'changed my mind')).toMatchObject({ aborted: true });
-    expect(await lanes.gateway.engine.wait(queued, 0)).toMatchObject({ state: 'aborted', error: 'changed my mind', errorCode: 'ABORTED' });
+    const queued = await lanes.say('queued');
+    const last = await lanes.say('last');
+    expect(await lanes.abort(queued, 'changed my mind')).toMatchObject({ aborted: true });
+    expect(await lanes.wait(queued, 0)).toMatchObject({ state: 'aborted', error: 'changed my mind', errorCode: 'ABORTED' });
     lanes.stops.open('slow');
     expect(await lanes.ended(slow, last)).toEqual(['ok: re: slow', 'ok: re: last']);
     expect(await lanes.transcript()).not.toContain('user: queued');
-    expect(await lanes.rows(`SELECT state, reason FROM inputs WHERE state = 'aborted'`)).toEqual([
-      { state: 'aborted', reason: 'changed my mind' },
-    ]);
+    expect(await lanes.rows.inputs({ state: 'aborted' }, 'state', 'reason')).toEqual([{ state: 'aborted', reason: 'changed my mind' }]);
   });
 
   it('ends the head of a lane that waits for a slot, and lets the next one be taken', async () => {
     const lanes = await open([gated('slow'), echo], { caps: ones, config: { session: { dmScope: 'per-peer' } } });
-    await lanes.write('slow', { from: 'ana' });
+    await lanes.say('slow', { from: 'ana' });
     await lanes.stops.entered('slow');
-    const head = await lanes.write('head', { from: 'bo' });
-    const next = await lanes.write('next', { from: 'bo' });
-    await lanes.gateway.engine.abort(head, 'no');
+    const head = await lanes.say('head', { from: 'bo' });
+    const next = await lanes.say('next', { from: 'bo' });
+    await lanes.abort(head, 'no');
     lanes.stops.open('slow');
     expect(await lanes.ended(head, next)).toEqual(['aborted', 'ok: re: next']);
   });
 
   it('stops a running turn, and nothing of it is sent', async () => {
     const lanes = await open([gated('slow'), echo]);
-    const slow = await lanes.write('slow');
+    const slow = await lanes.say('slow');
     await lanes.stops.entered('slow');
-    const next = await lanes.write('next');
-    expect(await lanes.gateway.engine.abort(slow, 'enough')).toMatchObject({ aborted: true });
+    const next = await lanes.say('next');
+    expect(await lanes.abort(slow, 'enough')).toMatchObject({ aborted: true });
     expect(await lanes.ended(slow, next)).toEqual(['aborted', 'ok: re: next']);
     expect(await lanes.outgoing()).toEqual(['re: next']);
   });
 
   it('leaves no call without a result, so that the next turn has a whole transcript', async () => {
     const lanes = await open([gated('slow'), echo]);
-    const slow = await lanes.write('slow');
+    const slow = await lanes.say('slow');
     await lanes.stops.entered('slow');
-    await lanes.gateway.engine.abort(slow, 'enough');
+    await lanes.abort(slow, 'enough');
     await lanes.wait(slow);
-    expect(await lanes.rows(`SELECT state FROM tool_calls`)).toEqual([{ state: 'done' }]);
-    expect(
-      await lanes.rows(`SELECT body ->> 'toolCallId' AS id, body ->> 'isError' AS error FROM entries WHERE role = 'toolResult'`),
-    ).toEqual([{ id: '1.0', error: 1 }]);
+    expect(await lanes.rows.calls({}, 'state')).toEqual([{ state: 'done' }]);
+    const results = await lanes.rows.entries({ role: 'toolResult' });
+    expect(results.map(({ body }) => JSON.parse(body!) as object)).toMatchObject([{ toolCallId: '1.0', isError: true }]);
   });
 
   it('ends a waiting run and its wait; the run it waited for goes on', async () => {
     const lanes = await open([silent, { agent: 'b', ...gated('ask on', 'late') }, passesOn('a', 'b')], { config: team });
-    const asks = await lanes.write('go');
+    const asks = await lanes.say('go');
     await lanes.run(asks, 'waiting');
     const next = await lanes.accept('next', { sessionKey: 'agent:c:main', text: 'hello' });
-    expect(await lanes.gateway.engine.abort(asks, 'enough')).toMatchObject({ aborted: true });
-    expect(await lanes.gateway.engine.wait(asks, 0)).toMatchObject({ state: 'aborted', error: 'enough' });
-    expect(await lanes.rows('SELECT * FROM waits')).toEqual([]);
+    expect(await lanes.abort(asks, 'enough')).toMatchObject({ aborted: true });
+    expect(await lanes.wait(asks, 0)).toMatchObject({ state: 'aborted', error: 'enough' });
+    expect(await lanes.rows.waits()).toEqual([]);
     lanes.stops.open('ask on');
     await lanes.event((event) => event.kind === 'exchange' && event.state === 'done');
     expect(await lanes.ended(next.runId)).toEqual(['ok']);
-    expect(await lanes.rows(`SELECT state FROM runs WHERE lane = 'agent:b:main' AND cause = 'exchange' ORDER BY pk LIMIT 1`)).toEqual([
-      { state: 'ok' },
-    ]);
+    expect((await lanes.rows.runs({ lane: 'agent:b:main', cause: 'exchange' }, 'state'))[0]).toEqual({ state: 'ok' });
   });
 
   it('of a run that is over says so and changes nothing; of one that does not exist is an error', async () => {
     const lanes = await open([echo]);
-    const run = await lanes.write('hello');
+    const run = await lanes.say('hello');
     await lanes.ended(run);
-    expect(await lanes.gateway.engine.abort(run, 'late')).toEqual({ aborted: false, stopping: [] });
+    expect(await lanes.abort(run, 'late')).toEqual({ aborted: false, stopping: [] });
     expect(await lanes.ended(run)).toEqual(['ok: re: hello']);
-    await expect(lanes.gateway.engine.abort('nobody', 'x')).rejects.toMatchObject({ code: 'RUN_NOT_FOUND' });
+    await expect(lanes.abort('nobody', 'x')).rejects.toMatchObject({ code: 'RUN_NOT_FOUND' });
   });
 
   it('that the gateway did not live to carry out is carried out at the next start', async () => {
     const script = [gated('slow'), echo];
     const lanes = await open(script);
-    const slow = await lanes.write('slow');
+    const slow = await lanes.say('slow');
     await lanes.stops.entered('slow');
-    const next = await lanes.write('next');
+    const next = await lanes.say('next');
     await lanes.close();
-    asIfKilled(lanes, slow, { abort_requested: 'enough' });
-    const again = await open(script, { stateDir: lanes.stateDir, clock: lanes.clock });
-    expect(await again.gateway.engine.wait(slow, 0)).toMatchObject({ state: 'aborted', error: 'enough' });
+    asIfKilled(lanes.stateDir, slow, { abort_requested: 'enough' });
+    const again = await lanes.start();
+    expect(await again.wait(slow, 0)).toMatchObject({ state: 'aborted', error: 'enough' });
     expect(await again.ended(next)).toEqual(['ok: re: next']);
   });
 });
@@ -457,9 +355,9 @@ describe('a budget', () => {
     const lanes = await open([gated('slow'), echo]);
     await lanes.accept('slow', { budgetMs: 2_000 });
     await lanes.stops.entered('slow');
-    lanes.clock.advance(1_999);
-    expect(await lanes.gateway.engine.wait('slow', 0)).toMatchObject({ state: 'running' });
-    lanes.clock.advance(1);
+    await lanes.clock.advance(1_999);
+    expect(await lanes.wait('slow', 0)).toMatchObject({ state: 'running' });
+    await lanes.clock.advance(1);
     expect(await lanes.wait('slow')).toMatchObject({ state: 'timeout', errorCode: 'TIMEOUT', error: 'the run took longer than 2000 ms' });
   });
 
@@ -468,10 +366,10 @@ describe('a budget', () => {
     await lanes.accept('slow');
     await lanes.stops.entered('slow');
     await lanes.accept('other', { budgetMs: 2_000 });
-    lanes.clock.advance(60_000);
+    await lanes.clock.advance(60_000);
     lanes.stops.open('slow');
     await lanes.stops.entered('other');
-    lanes.clock.advance(1_999);
+    await lanes.clock.advance(1_999);
     lanes.stops.open('other');
     expect(await lanes.ended('other')).toEqual(['ok: re: other']);
   });
@@ -483,15 +381,15 @@ describe('a budget', () => {
     const lanes = await open([silent, { agent: 'b', ...gated('ask on', 'late') }, { agent: 'a', steps: before }], { config: team });
     await lanes.accept('asks', { sessionKey: 'agent:a:main', budgetMs: 2_000 });
     await lanes.stops.entered('before');
-    lanes.clock.advance(1_500);
+    await lanes.clock.advance(1_500);
     lanes.stops.open('before');
     await lanes.run('asks', 'waiting');
-    lanes.clock.advance(60_000);
+    await lanes.clock.advance(1_900);
     lanes.stops.open('ask on');
     await lanes.stops.entered('after');
-    lanes.clock.advance(499);
-    expect(await lanes.gateway.engine.wait('asks', 0)).toMatchObject({ state: 'running' });
-    lanes.clock.advance(1);
+    await lanes.clock.advance(499);
+    expect(await lanes.wait('asks', 0)).toMatchObject({ state: 'running' });
+    await lanes.clock.advance(1);
     expect(await lanes.ended('asks')).toEqual(['timeout']);
   });
 });
@@ -499,10 +397,10 @@ describe('a budget', () => {
 describe('an idempotency key', () => {
   it('makes a message that arrives twice one message, also at the same time and after it was answered', async () => {
     const lanes = await open([echo]);
-    const runs = await Promise.all(Array.from({ length: 10 }, () => lanes.write('hello', { id: 'm1' })));
+    const runs = await Promise.all(Array.from({ length: 10 }, () => lanes.say('hello', { id: 'm1' })));
     expect(new Set(runs).size).toBe(1);
     await lanes.ended(runs[0]!);
-    expect(await lanes.write('hello', { id: 'm1' })).toBe(runs[0]);
+    expect(await lanes.say('hello', { id: 'm1' })).toBe(runs[0]);
     expect(await lanes.transcript()).toEqual(['user: hello', 'assistant: re: hello']);
     expect(lanes.sent).toHaveLength(1);
   });
@@ -518,26 +416,26 @@ describe('an idempotency key', () => {
 
   it('with another text is a conflict, and nothing is written', async () => {
     const lanes = await open([echo]);
-    await lanes.ended(await lanes.write('hello', { id: 'm1' }));
-    await expect(lanes.write('goodbye', { id: 'm1' })).rejects.toMatchObject({ code: 'IDEMPOTENCY_CONFLICT' });
+    await lanes.ended(await lanes.say('hello', { id: 'm1' }));
+    await expect(lanes.say('goodbye', { id: 'm1' })).rejects.toMatchObject({ code: 'IDEMPOTENCY_CONFLICT' });
     expect(await lanes.transcript()).toEqual(['user: hello', 'assistant: re: hello']);
-    expect(await lanes.rows('SELECT id FROM runs')).toHaveLength(1);
+    expect(await lanes.rows.runs({}, 'id')).toHaveLength(1);
   });
 
   it('of another sender is another message', async () => {
     const lanes = await open([echo]);
-    const [one, other] = [await lanes.write('hello', { id: 'm1' }), await lanes.write('hello', { id: 'm1', from: 'bo' })];
+    const [one, other] = [await lanes.say('hello', { id: 'm1' }), await lanes.say('hello', { id: 'm1', from: 'bo' })];
     expect(one).not.toBe(other);
   });
 
   it('holds after a restart, and across a reset', async () => {
     const lanes = await open([echo]);
-    const run = await lanes.write('hello', { id: 'm1' });
+    const run = await lanes.say('hello', { id: 'm1' });
     await lanes.ended(run);
-    await lanes.gateway.engine.reset(main);
-    const again = await reopen(lanes, [echo]);
-    expect(await again.write('hello', { id: 'm1' })).toBe(run);
-    await expect(again.write('goodbye', { id: 'm1' })).rejects.toMatchObject({ code: 'IDEMPOTENCY_CONFLICT' });
+    await lanes.reset(main);
+    const again = await lanes.restart();
+    expect(await again.say('hello', { id: 'm1' })).toBe(run);
+    await expect(again.say('goodbye', { id: 'm1' })).rejects.toMatchObject({ code: 'IDEMPOTENCY_CONFLICT' });
     expect(await again.transcript()).toEqual([]);
   });
 });
@@ -546,22 +444,21 @@ describe('an idempotency key of a deleted session', () => {
   it('is forgotten with its run: the message may come again', async () => {
     const config = { session: { dmScope: 'per-peer' as const } };
     const lanes = await open([echo], { config });
-    await lanes.ended(await lanes.write('hello', { id: 'm1' }));
+    await lanes.ended(await lanes.say('hello', { id: 'm1' }));
     await lanes.outgoing();
-    await lanes.gateway.engine.closeSession('agent:main:direct:you', 'deleted', false);
-    const again = await reopen(lanes, [echo], { config });
-    while ((await again.rows(`SELECT 1 FROM sessions WHERE state = 'deleted'`)).length > 0)
-      await new Promise((resolve) => setImmediate(resolve));
-    expect(await again.ended(await again.write('hello', { id: 'm1' }))).toEqual(['ok: re: hello']);
+    await lanes.closeSession('agent:main:direct:you', 'deleted', false);
+    const again = await lanes.restart();
+    await again.until(async () => (await again.rows.sessions({ state: 'deleted' })).length === 0);
+    expect(await again.ended(await again.say('hello', { id: 'm1' }))).toEqual(['ok: re: hello']);
   });
 });
 
 describe('wait', () => {
   it('answers any number of callers before, during and after the run with the same', async () => {
     const lanes = await open([gated('first'), gated('second'), echo]);
-    await lanes.write('first');
+    await lanes.say('first');
     await lanes.stops.entered('first');
-    const run = await lanes.write('second');
+    const run = await lanes.say('second');
     const before = [lanes.wait(run), lanes.wait(run)];
     lanes.stops.open('first');
     await lanes.stops.entered('second');
@@ -576,12 +473,12 @@ describe('wait', () => {
   it('answers after a restart, for runs that ended before it and for runs that end after it', async () => {
     const script = [gated('slow'), echo];
     const lanes = await open(script);
-    const over = await lanes.write('over');
+    const over = await lanes.say('over');
     const view = await lanes.wait(over);
-    const slow = await lanes.write('slow');
+    const slow = await lanes.say('slow');
     await lanes.stops.entered('slow');
-    const queued = await lanes.write('queued');
-    const again = await reopen(lanes, script);
+    const queued = await lanes.say('queued');
+    const again = await lanes.restart();
     expect(await again.wait(over)).toEqual(view);
     const waiting = [again.wait(slow), again.wait(slow), again.wait(queued)];
     again.stops.open('slow');
@@ -590,16 +487,14 @@ describe('wait', () => {
 
   it('says what the run is doing when the time is over or the caller has gone; the run goes on', async () => {
     const lanes = await open([gated('slow'), echo]);
-    const slow = await lanes.write('slow');
+    const slow = await lanes.say('slow');
     await lanes.stops.entered('slow');
-    expect(await lanes.gateway.engine.wait(slow, 0)).toMatchObject({ runId: slow, state: 'running' });
-    const asleep = lanes.clock.asleep(3_333);
-    const timed = lanes.gateway.engine.wait(slow, 3_333);
-    await asleep;
-    lanes.clock.advance(3_333);
+    expect(await lanes.wait(slow, 0)).toMatchObject({ runId: slow, state: 'running' });
+    const timed = lanes.wait(slow, 3_333);
+    await lanes.clock.advance(3_333);
     expect(await timed).toMatchObject({ state: 'running' });
     const caller = new AbortController();
-    const left = lanes.gateway.engine.wait(slow, 3_600_000, caller.signal);
+    const left = lanes.wait(slow, 3_600_000, caller.signal);
     caller.abort();
     expect(await left).toMatchObject({ state: 'running' });
     lanes.stops.open('slow');
@@ -608,38 +503,33 @@ describe('wait', () => {
 
   it('for a run that does not exist is an error', async () => {
     const lanes = await open([echo]);
-    await expect(lanes.gateway.engine.wait('nobody', 0)).rejects.toMatchObject({ code: 'RUN_NOT_FOUND' });
+    await expect(lanes.wait('nobody', 0)).rejects.toMatchObject({ code: 'RUN_NOT_FOUND' });
   });
 });
 
 describe('reset', () => {
   it('gives the key a new life: another session id and an empty transcript, and the old one is kept', async () => {
     const lanes = await open([echo]);
-    await lanes.ended(await lanes.write('before'));
-    const [old] = await lanes.rows<{ id: string; delivery: string }>(
-      'SELECT id, delivery FROM sessions WHERE key = ? AND current = 1',
-      main,
-    );
-    const { session } = await lanes.gateway.engine.reset(main);
+    await lanes.ended(await lanes.say('before'));
+    const [old] = await lanes.rows.sessions({ key: main, current: 1 });
+    const { session } = await lanes.reset(main);
     expect(session).toMatchObject({ key: main, life: 2, current: 1, next_seq: 1, delivery: old!.delivery });
     expect(session.id).not.toBe(old!.id);
     expect(await lanes.transcript()).toEqual([]);
-    await lanes.ended(await lanes.write('after'));
+    await lanes.ended(await lanes.say('after'));
     expect(await lanes.transcript()).toEqual(['user: after', 'assistant: re: after']);
-    expect(
-      await lanes.rows('SELECT text FROM entries JOIN sessions ON sessions.pk = session_pk WHERE sessions.id = ? ORDER BY seq', old!.id),
-    ).toEqual([{ text: 'before' }, { text: 're: before' }]);
+    expect(await lanes.rows.entries({ session_pk: old!.pk }, 'text')).toEqual([{ text: 'before' }, { text: 're: before' }]);
   });
 
   it('ends what was queued with the reason and stops what runs; the next life answers', async () => {
     const lanes = await open([gated('slow'), echo]);
-    const slow = await lanes.write('slow');
+    const slow = await lanes.say('slow');
     await lanes.stops.entered('slow');
-    const queued = [await lanes.write('one'), await lanes.write('two')];
-    await lanes.gateway.engine.reset(main);
-    for (const run of queued) expect(await lanes.gateway.engine.wait(run, 0)).toMatchObject({ state: 'aborted', error: 'reset' });
-    expect(await lanes.rows(`SELECT reason FROM inputs WHERE state = 'aborted'`)).toEqual([{ reason: 'reset' }, { reason: 'reset' }]);
-    const next = await lanes.write('next life');
+    const queued = [await lanes.say('one'), await lanes.say('two')];
+    await lanes.reset(main);
+    for (const run of queued) expect(await lanes.wait(run, 0)).toMatchObject({ state: 'aborted', error: 'reset' });
+    expect(await lanes.rows.inputs({ state: 'aborted' }, 'reason')).toEqual([{ reason: 'reset' }, { reason: 'reset' }]);
+    const next = await lanes.say('next life');
     expect(await lanes.ended(slow, next)).toEqual(['aborted', 'ok: re: next life']);
     expect(await lanes.transcript()).toEqual(['user: next life', 'assistant: re: next life']);
     expect(await lanes.outgoing()).toEqual(['re: next life']);
@@ -647,42 +537,42 @@ describe('reset', () => {
 
   it('ends a run that waits for another session', async () => {
     const lanes = await open([silent, { agent: 'b', ...gated('ask on', 'late') }, passesOn('a', 'b')], { config: team });
-    const asks = await lanes.write('go');
+    const asks = await lanes.say('go');
     await lanes.run(asks, 'waiting');
-    await lanes.gateway.engine.reset('agent:a:main');
-    expect(await lanes.gateway.engine.wait(asks, 0)).toMatchObject({ state: 'aborted', error: 'reset' });
-    expect(await lanes.rows('SELECT * FROM waits')).toEqual([]);
+    await lanes.reset('agent:a:main');
+    expect(await lanes.wait(asks, 0)).toMatchObject({ state: 'aborted', error: 'reset' });
+    expect(await lanes.rows.waits()).toEqual([]);
   });
 
   it('twice in a row leaves one current life and no run that hangs', async () => {
     const lanes = await open([gated('slow'), echo]);
-    const slow = await lanes.write('slow');
+    const slow = await lanes.say('slow');
     await lanes.stops.entered('slow');
-    await lanes.gateway.engine.reset(main);
-    const between = await lanes.write('between');
-    await lanes.gateway.engine.reset(main);
-    const last = await lanes.write('last');
+    await lanes.reset(main);
+    const between = await lanes.say('between');
+    await lanes.reset(main);
+    const last = await lanes.say('last');
     expect(await lanes.ended(slow, between, last)).toEqual(['aborted', expect.any(String), 'ok: re: last']);
-    expect(await lanes.rows('SELECT life FROM sessions WHERE key = ? AND current = 1', main)).toEqual([{ life: 3 }]);
+    expect(await lanes.rows.sessions({ key: main, current: 1 }, 'life')).toEqual([{ life: 3 }]);
   });
 
   it('of a session that does not exist is an error', async () => {
     const lanes = await open([echo]);
-    await expect(lanes.gateway.engine.reset('agent:main:nobody')).rejects.toMatchObject({ code: 'SESSION_NOT_FOUND' });
+    await expect(lanes.reset('agent:main:nobody')).rejects.toMatchObject({ code: 'SESSION_NOT_FOUND' });
   });
 });
 
 describe('archive and delete', () => {
-  const archive = (lanes: Lanes, key: string, force = false) => lanes.gateway.engine.closeSession(key, 'archived', force);
+  const archive = (lanes: TestGateway, key: string, force = false) => lanes.closeSession(key, 'archived', force);
 
   it('are refused while a run is queued, running or waiting', async () => {
     const lanes = await open([silent, { agent: 'b', ...gated('ask on', 'late') }, passesOn('a', 'b')], { config: team });
-    const asks = await lanes.write('go');
+    const asks = await lanes.say('go');
     await lanes.run(asks, 'waiting');
     await lanes.stops.entered('ask on');
     for (const key of ['agent:a:main', 'agent:b:main']) {
       await expect(archive(lanes, key)).rejects.toMatchObject({ code: 'SESSION_BUSY', message: expect.stringContaining('a run open') });
-      await expect(lanes.gateway.engine.closeSession(key, 'deleted', false)).rejects.toMatchObject({ code: 'SESSION_BUSY' });
+      await expect(lanes.closeSession(key, 'deleted', false)).rejects.toMatchObject({ code: 'SESSION_BUSY' });
     }
     lanes.stops.open('ask on');
     await lanes.ended(asks);
@@ -703,7 +593,7 @@ describe('archive and delete', () => {
       ],
       { config },
     );
-    await lanes.ended(await lanes.write('go'));
+    await lanes.ended(await lanes.say('go'));
     await lanes.stops.entered('Reply from session');
     // b has nothing to do right now, but it will have to announce.
     await expect(archive(lanes, 'agent:b:main')).rejects.toMatchObject({
@@ -727,7 +617,7 @@ describe('archive and delete', () => {
       },
     };
     const lanes = await open([echo], { channels: [slowly] });
-    await lanes.ended(await lanes.write('hello'));
+    await lanes.ended(await lanes.say('hello'));
     await arrived.promise;
     await expect(archive(lanes, main)).rejects.toMatchObject({ code: 'SESSION_BUSY', message: expect.stringContaining('a delivery open') });
     release.resolve();
@@ -737,9 +627,9 @@ describe('archive and delete', () => {
 
   it('stop what is open when forced', async () => {
     const lanes = await open([gated('slow'), echo]);
-    const slow = await lanes.write('slow');
+    const slow = await lanes.say('slow');
     await lanes.stops.entered('slow');
-    const queued = await lanes.write('queued');
+    const queued = await lanes.say('queued');
     await archive(lanes, main, true);
     expect(await lanes.ended(slow, queued)).toEqual(['aborted', 'aborted']);
     expect(await lanes.wait(queued)).toMatchObject({ error: 'archived' });
@@ -747,11 +637,11 @@ describe('archive and delete', () => {
 
   it('archive keeps the transcript: a new message brings the same life back', async () => {
     const lanes = await open([echo], { channels: [] });
-    await lanes.ended(await lanes.write('before'));
+    await lanes.ended(await lanes.say('before'));
     await lanes.event((event) => event.kind === 'delivery' && event.state === 'failed');
     await archive(lanes, main);
-    expect(await lanes.rows('SELECT state, current FROM sessions WHERE key = ?', main)).toEqual([{ state: 'archived', current: 1 }]);
-    await lanes.ended(await lanes.write('after'));
+    expect(await lanes.rows.sessions({ key: main }, 'state', 'current')).toEqual([{ state: 'archived', current: 1 }]);
+    await lanes.ended(await lanes.say('after'));
     expect(await lanes.transcript()).toEqual(['user: before', 'assistant: re: before', 'user: after', 'assistant: re: after']);
   });
 
@@ -761,15 +651,13 @@ describe('archive and delete', () => {
     const made = { agent: 'main', kind: 'other', label: 'lunch' };
     const first = await lanes.accept('first', { sessionKey: key, open: { ...made, id: 's1' } });
     await lanes.ended('first');
-    await lanes.gateway.engine.closeSession(key, 'deleted', false);
+    await lanes.closeSession(key, 'deleted', false);
     await expect(lanes.accept('second', { sessionKey: key })).rejects.toMatchObject({ code: 'SESSION_NOT_FOUND' });
     const third = await lanes.accept('third', { sessionKey: key, open: { ...made, id: 's2' } });
     expect(third.sessionId).not.toBe(first.sessionId);
     await lanes.ended('third');
     expect(await lanes.transcript(key)).toEqual(['user: third', 'assistant: re: third']);
-    expect(await lanes.rows('SELECT id, state, label FROM sessions WHERE key = ? AND current = 1', key)).toEqual([
-      { id: 's2', state: 'live', label: 'lunch' },
-    ]);
+    expect(await lanes.rows.sessions({ key, current: 1 }, 'id', 'state', 'label')).toEqual([{ id: 's2', state: 'live', label: 'lunch' }]);
   });
 
   it('of a session that does not exist is an error', async () => {
@@ -790,14 +678,13 @@ describe('a chain of waits', () => {
 
   it('of depth 4 completes with every cap set to 1', async () => {
     const lanes = await open(chain, { config: team, caps: ones });
-    const { state, reply } = await lanes.wait(await lanes.write('go'));
+    const { state, reply } = await lanes.wait(await lanes.say('go'));
     expect(state).toBe('ok');
     expect(reply).toContain('deep');
-    expect(
-      await lanes.rows(
-        `SELECT lane, state FROM runs WHERE cause = 'input' OR cause_pk IS NOT NULL AND pk IN (SELECT run_pk FROM exchange_turns WHERE turn = 0) ORDER BY lane`,
-      ),
-    ).toEqual(['a', 'b', 'c', 'd', 'e'].map((agent) => ({ lane: `agent:${agent}:main`, state: 'ok' })));
+    const asked = [...(await lanes.rows.runs({ cause: 'input' })), ...(await lanes.rows.turns()).filter(({ turn }) => turn === 0)];
+    expect(asked.map(({ lane, state: end }) => [lane, end]).toSorted()).toEqual(
+      ['a', 'b', 'c', 'd', 'e'].map((agent) => [`agent:${agent}:main`, 'ok']),
+    );
   });
 
   it('completes when several of them cross, with every cap set to 1', async () => {
@@ -811,14 +698,14 @@ describe('a chain of waits', () => {
   it('goes on after a restart in its middle', async () => {
     const script = [silent, ...chain.slice(1, 5), { agent: 'e', ...gated('ask on', 'deep') }];
     const lanes = await open(script, { config: team, caps: ones });
-    const run = await lanes.write('go');
+    const run = await lanes.say('go');
     await lanes.stops.entered('ask on');
-    const again = await reopen(lanes, script, { config: team, caps: ones });
+    const again = await lanes.restart();
     again.stops.open('ask on');
     const { state, reply } = await again.wait(run);
     expect(state).toBe('ok');
     expect(reply).toContain('deep');
-    expect(await again.rows(`SELECT count(*) AS n FROM exchanges`)).toEqual([{ n: 4 }]);
+    expect(await again.rows.exchanges()).toHaveLength(4);
   });
 });
 
@@ -826,15 +713,11 @@ describe('a restart', () => {
   it('in the middle of a sleeping turn resumes it, and it ends once', async () => {
     const script = [{ when: 'nap', steps: [{ calls: [{ tool: 'agents_list' }] }, { sleepMs: 60_000, say: 'slept' }] }, echo];
     const lanes = await open(script);
-    const asleep = lanes.clock.asleep(60_000);
-    const run = await lanes.write('nap', { id: 'm1' });
-    await asleep;
-    const queued = await lanes.write('queued');
-    await lanes.close();
-    const asleepAgain = lanes.clock.asleep(60_000);
-    const again = await open(script, { stateDir: lanes.stateDir, clock: lanes.clock, stops: lanes.stops });
-    await asleepAgain;
-    again.clock.advance(60_000);
+    const run = await lanes.say('nap', { id: 'm1' });
+    await lanes.settled();
+    const queued = await lanes.say('queued');
+    const again = await lanes.restart();
+    await again.clock.advance(60_000);
     expect(await again.ended(run, queued)).toEqual(['ok: slept', 'ok: re: queued']);
     await again.outgoing();
     expect(await again.transcript()).toEqual([
@@ -845,20 +728,20 @@ describe('a restart', () => {
       'user: queued',
       'assistant: re: queued',
     ]);
-    const ends = `SELECT feed.state FROM feed JOIN runs ON runs.pk = ref_pk WHERE feed.kind = 'run' AND runs.id = ? AND feed.state NOT IN ('queued', 'running', 'waiting')`;
-    expect(await again.rows(ends, run)).toEqual([{ state: 'ok' }]);
-    expect(await again.rows('SELECT crashes FROM runs WHERE id = ?', run)).toEqual([{ crashes: 0 }]);
-    expect([...lanes.sent, ...again.sent].filter(({ text }) => text === 'slept')).toHaveLength(1);
+    const ends = (await again.rows.runHistory()).filter(([id, state]) => id === run && !['queued', 'running', 'waiting'].includes(state));
+    expect(ends).toEqual([[run, 'ok']]);
+    expect(await again.rows.runs({ id: run }, 'crashes')).toEqual([{ crashes: 0 }]);
+    expect(again.sent.filter(({ text }) => text === 'slept')).toHaveLength(1);
   });
 
   it('keeps the lane closed behind a turn that is resumed', async () => {
     const script = [gated('slow'), echo];
     const lanes = await open(script);
-    const slow = await lanes.write('slow');
+    const slow = await lanes.say('slow');
     await lanes.stops.entered('slow');
-    const again = await reopen(lanes, script);
-    const next = await again.write('next');
-    expect(await again.gateway.engine.wait(next, 0)).toMatchObject({ state: 'queued' });
+    const again = await lanes.restart();
+    const next = await again.say('next');
+    expect(await again.wait(next, 0)).toMatchObject({ state: 'queued' });
     again.stops.open('slow');
     expect(await again.ended(slow, next)).toEqual(['ok: re: slow', 'ok: re: next']);
   });
@@ -866,198 +749,130 @@ describe('a restart', () => {
   it('does not lose a wait: the answer arrives in the next life of the gateway', async () => {
     const script = [silent, { agent: 'b', ...gated('ask on', 'late') }, passesOn('a', 'b')];
     const lanes = await open(script, { config: team });
-    const asks = await lanes.write('go');
+    const asks = await lanes.say('go');
     await lanes.run(asks, 'waiting');
     await lanes.stops.entered('ask on');
-    const again = await reopen(lanes, script, { config: team });
-    expect(await again.gateway.engine.wait(asks, 0)).toMatchObject({ state: 'waiting' });
+    const again = await lanes.restart();
+    expect(await again.wait(asks, 0)).toMatchObject({ state: 'waiting' });
     again.stops.open('ask on');
     expect((await again.wait(asks)).reply).toContain('late');
   });
 
   it('after a kill resumes the run, but not one that was killed more than 3 times', async () => {
     const script = [gated('slow'), echo];
-    let lanes = await open(script);
-    const slow = await lanes.write('slow');
+    const lanes = await open(script);
+    const slow = await lanes.say('slow');
     await lanes.stops.entered('slow');
-    const next = await lanes.write('next');
+    const next = await lanes.say('next');
     for (const kills of [1, 2, 3]) {
       await lanes.close();
-      asIfKilled(lanes, slow);
-      lanes = await open(script, { stateDir: lanes.stateDir, clock: lanes.clock });
-      await lanes.stops.entered('slow');
-      expect(await lanes.rows('SELECT state, crashes FROM runs WHERE id = ?', slow)).toEqual([{ state: 'running', crashes: kills }]);
+      asIfKilled(lanes.stateDir, slow);
+      await lanes.start();
+      await lanes.stops.entered('slow', kills + 1);
+      expect(await lanes.rows.runs({ id: slow }, 'state', 'crashes')).toEqual([{ state: 'running', crashes: kills }]);
     }
     await lanes.close();
-    asIfKilled(lanes, slow);
-    lanes = await open(script, { stateDir: lanes.stateDir, clock: lanes.clock });
-    expect(await lanes.gateway.engine.wait(slow, 0)).toMatchObject({ state: 'error', errorCode: 'POISON' });
+    asIfKilled(lanes.stateDir, slow);
+    await lanes.start();
+    expect(await lanes.wait(slow, 0)).toMatchObject({ state: 'error', errorCode: 'POISON' });
     expect(await lanes.ended(next)).toEqual(['ok: re: next']);
   });
 });
 
-/** Makes a closed state look as if its gateway had died during a run. */
-function asIfKilled(lanes: Lanes, runId: string, more: { abort_requested?: string } = {}): void {
-  const database = new DatabaseSync(join(lanes.stateDir, databaseName));
-  database
-    .prepare(`UPDATE runs SET state = 'running', owner = 0, ready_pos = NULL, abort_requested = ? WHERE id = ?`)
-    .run(more.abort_requested ?? null, runId);
-  database.close();
-}
-
 // The contract between the engine and a runner, on the in-memory twin, with turns taken by hand -------------------------
 
-interface Hand {
-  engine: Engine;
-  store: Store<FeedEvent>;
-  clock: HandClock;
-  /** The turn that was handed to the runner, and how to leave it. */
-  turn(runId: string): Promise<{ turn: Turn; leave: () => void; fail: (error: Error) => void }>;
-  accept(runId: string): Promise<unknown>;
+async function byHand(options: { deaf?: boolean } = {}): Promise<Hand> {
+  const hand = await engineByHand({ config: {}, ...options });
+  onTestFinished(() => hand.close());
+  return hand;
 }
-
-async function byHand(hears: 'abort' | 'nothing' = 'abort'): Promise<Hand> {
-  let seed = 7;
-  const random = () => (seed = (seed * 48_271) % 2_147_483_647) / 2_147_483_647;
-  const store = memoryStore<FeedEvent>({ rerun: 0.5, random });
-  const clock = new HandClock();
-  const turns = new Map<string, PromiseWithResolvers<{ turn: Turn; leave: () => void; fail: (error: Error) => void }>>();
-  const taken = (runId: string) => {
-    const found = turns.get(runId) ?? Promise.withResolvers();
-    turns.set(runId, found);
-    return found;
-  };
-  const runner: Runner = {
-    run(turn) {
-      const { promise, resolve, reject } = Promise.withResolvers<void>();
-      if (hears === 'abort') turn.signal.addEventListener('abort', () => reject(turn.signal.reason as Error));
-      taken(turn.runId).resolve({ turn, leave: resolve, fail: reject });
-      return promise;
-    },
-  };
-  let ids = 0;
-  const parts = {
-    store,
-    clock,
-    newId: () => `id${ids++}`,
-    runner: () => runner,
-    caps: ones,
-    host: { bootId: 'boot', pid: 1, name: 'here' },
-    warn() {},
-  };
-  const engine = new Engine(parts, compileWorld(Config.parse({})));
-  await engine.start([{ key: main, made: { agent: 'main', kind: 'main' } }]);
-  onTestFinished(async () => {
-    clock.stopping = true;
-    await engine.close(grace);
-    await store.close();
-  });
-  const accept = (runId: string) =>
-    engine.accept({
-      sessionKey: main,
-      runId,
-      text: runId,
-      provenance: { kind: 'user' },
-      principal: 'p',
-      taint: 0,
-      mode: 'followup',
-      class: 'main',
-      deliver: false,
-      budgetMs: 9_000,
-      now: clock.now(),
-    });
-  return { engine, store, clock, accept, turn: (runId) => taken(runId).promise };
-}
+const accept = (hand: Hand, runId: string) => hand.accept(runId, { budgetMs: 9_000 });
 
 describe('whatever a runner does, its run ends exactly once', () => {
-  const transcript = (hand: Hand) =>
-    rowsOf<{ text: string; body: string | null }>(hand.store, `SELECT text, body FROM entries WHERE role = 'assistant'`);
+  const transcript = (hand: Hand) => hand.rows.entries({ role: 'assistant' }, 'text', 'body');
 
   it('an abort keeps what was said so far, marked, and not as a reply', async () => {
     const hand = await byHand();
-    await hand.accept('r');
+    await accept(hand, 'r');
     const { turn } = await hand.turn('r');
     turn.delta('half a ');
     turn.delta('sentence');
-    await hand.engine.abort('r', 'enough');
-    const view = await hand.engine.wait('r', 60_000);
+    await hand.abort('r', 'enough');
+    const view = await hand.wait('r', 60_000);
     expect(view).toMatchObject({ state: 'aborted', errorCode: 'ABORTED' });
     expect(view.reply).toBeUndefined();
     expect(await transcript(hand)).toEqual([{ text: 'half a sentence', body: '{"aborted":true}' }]);
-    expect(await rowsOf(hand.store, 'SELECT aborted_last FROM sessions')).toEqual([{ aborted_last: 1 }]);
+    expect(await hand.rows.sessions({}, 'aborted_last')).toEqual([{ aborted_last: 1 }]);
   });
 
   it('an abort does not say again what a step has already said', async () => {
     const hand = await byHand();
-    await hand.accept('r');
+    await accept(hand, 'r');
     const { turn } = await hand.turn('r');
     turn.delta('first step');
     await turn.step({ text: 'first step', calls: [], usage: { input: 0, output: 1 } });
     turn.delta('second');
-    await hand.engine.abort('r', 'enough');
-    await hand.engine.wait('r', 60_000);
+    await hand.abort('r', 'enough');
+    await hand.wait('r', 60_000);
     expect((await transcript(hand)).map(({ text }) => text)).toEqual(['first step', 'second']);
   });
 
   it('a timeout keeps what was said so far', async () => {
     const hand = await byHand();
-    await hand.accept('r');
+    await accept(hand, 'r');
     const { turn } = await hand.turn('r');
     turn.delta('slow');
-    hand.clock.advance(9_000);
-    expect(await hand.engine.wait('r', 60_000)).toMatchObject({ state: 'timeout' });
+    await hand.clock.advance(9_000);
+    expect(await hand.wait('r', 60_000)).toMatchObject({ state: 'timeout' });
     expect(await transcript(hand)).toEqual([{ text: 'slow', body: '{"aborted":true}' }]);
   });
 
   it('a runner that throws ends its run as an error, and what it had said is dropped', async () => {
     const hand = await byHand();
-    await hand.accept('r');
-    await hand.accept('next');
+    await accept(hand, 'r');
+    await accept(hand, 'next');
     const { turn, fail } = await hand.turn('r');
     turn.delta('so');
     fail(new Error('the model is gone'));
-    expect(await hand.engine.wait('r', 60_000)).toMatchObject({ state: 'error', errorCode: 'RUN_FAILED', error: 'the model is gone' });
+    expect(await hand.wait('r', 60_000)).toMatchObject({ state: 'error', errorCode: 'RUN_FAILED', error: 'the model is gone' });
     expect(await transcript(hand)).toEqual([]);
     await hand.turn('next');
   });
 
   it('a runner that stops without an end ends its run as an error', async () => {
     const hand = await byHand();
-    await hand.accept('r');
+    await accept(hand, 'r');
     (await hand.turn('r')).leave();
-    expect(await hand.engine.wait('r', 60_000)).toMatchObject({ state: 'error', error: 'the runner stopped without ending the turn' });
+    expect(await hand.wait('r', 60_000)).toMatchObject({ state: 'error', error: 'the runner stopped without ending the turn' });
   });
 
   it('a runner that ends its turn and then throws, or ends it twice, has ended it once', async () => {
     const hand = await byHand();
-    await hand.accept('r');
+    await accept(hand, 'r');
     const { turn, fail } = await hand.turn('r');
     await turn.end({ text: 'done', usage: { input: 0, output: 1 } });
     await expect(turn.end({ text: 'again', usage: { input: 0, output: 1 } })).rejects.toMatchObject({ code: 'LEASE_LOST' });
     fail(new Error('late'));
-    expect(await hand.engine.wait('r', 60_000)).toMatchObject({ state: 'ok', reply: 'done' });
+    expect(await hand.wait('r', 60_000)).toMatchObject({ state: 'ok', reply: 'done' });
     expect(await transcript(hand)).toEqual([{ text: 'done', body: null }]);
-    expect(await rowsOf(hand.store, `SELECT state FROM feed WHERE kind = 'run' AND state NOT IN ('queued', 'running')`)).toEqual([
-      { state: 'ok' },
-    ]);
+    expect((await hand.rows.runHistory()).map(([, state]) => state)).toEqual(['queued', 'running', 'ok']);
   });
 
   it('a runner that takes its time to stop holds its lane until it has: the next life of a reset session waits for it', async () => {
-    const hand = await byHand('nothing');
-    await hand.accept('old');
+    const hand = await byHand({ deaf: true });
+    await accept(hand, 'old');
     const { turn, fail } = await hand.turn('old');
-    await hand.engine.reset(main);
-    await hand.accept('new');
+    await hand.reset('main');
+    await accept(hand, 'new');
     expect(turn.signal.aborted).toBe(true);
-    expect(await hand.engine.wait('old', 0)).toMatchObject({ state: 'running' });
-    expect(await hand.engine.wait('new', 0)).toMatchObject({ state: 'queued' });
+    expect(await hand.wait('old', 0)).toMatchObject({ state: 'running' });
+    expect(await hand.wait('new', 0)).toMatchObject({ state: 'queued' });
     fail(new Error('stopped at last'));
     const next = await hand.turn('new');
-    expect(await hand.engine.wait('old', 0)).toMatchObject({ state: 'aborted' });
+    expect(await hand.wait('old', 0)).toMatchObject({ state: 'aborted' });
     expect(next.turn.sessionId).not.toBe(turn.sessionId);
     next.leave();
-    const order = `SELECT runs.id, feed.state FROM feed JOIN runs ON runs.pk = ref_pk WHERE feed.kind = 'run' ORDER BY pos`;
-    expect((await rowsOf<{ id: string; state: string }>(hand.store, order)).map(({ id, state }) => `${id} ${state}`).slice(0, 5)).toEqual([
+    expect((await hand.rows.runHistory()).map((one) => one.join(' ')).slice(0, 5)).toEqual([
       'old queued',
       'old running',
       'new queued',
@@ -1067,44 +882,35 @@ describe('whatever a runner does, its run ends exactly once', () => {
   });
 
   it('an abort that was acknowledged beats an end that is on its way', async () => {
-    const hand = await byHand('nothing');
-    await hand.accept('r');
+    const hand = await byHand({ deaf: true });
+    await accept(hand, 'r');
     const { turn, leave } = await hand.turn('r');
-    const stopped = hand.engine.abort('r', 'enough');
+    const stopped = hand.abort('r', 'enough');
     const ending = turn.end({ text: 'too late', usage: { input: 0, output: 1 } }).finally(leave);
     expect(await stopped).toMatchObject({ aborted: true });
     await Promise.allSettled([ending]);
-    const view = await hand.engine.wait('r', 60_000);
+    const view = await hand.wait('r', 60_000);
     expect(view).toMatchObject({ state: 'aborted', error: 'enough' });
     expect(view.reply).toBeUndefined();
   });
 
   it('an abort that meets a turn on its way to wait stops it at once', async () => {
     const hand = await byHand();
-    await hand.accept('r');
+    await accept(hand, 'r');
     const { turn } = await hand.turn('r');
     await turn.step({ text: '', calls: [{ providerId: 'x', tool: 't', args: {}, effect: 'keyed' }], usage: { input: 0, output: 0 } });
-    const waits = `INSERT INTO waits (run_pk, step, idx, lane, target_run_pk, target_lane, due_at) VALUES (1, 1, 0, '${main}', 99, 'elsewhere', 9e15)`;
-    await hand.store.write(
-      {
-        name: 'a wait',
-        *body(t) {
-          yield* t.run(waits);
-        },
-      },
-      {},
-    );
-    const stopped = hand.engine.abort('r', 'enough');
+    await hand.rows.addWait('r');
+    const stopped = hand.abort('r', 'enough');
     const parking = turn.park();
     expect(await stopped).toMatchObject({ aborted: true });
     await Promise.allSettled([parking]);
-    expect(await hand.engine.wait('r', 60_000)).toMatchObject({ state: 'aborted' });
-    expect(await rowsOf(hand.store, 'SELECT * FROM waits')).toEqual([]);
+    expect(await hand.wait('r', 60_000)).toMatchObject({ state: 'aborted' });
+    expect(await hand.rows.waits()).toEqual([]);
   });
 
   it('a turn that is over can write nothing any more', async () => {
     const hand = await byHand();
-    await hand.accept('r');
+    await accept(hand, 'r');
     const { turn, leave } = await hand.turn('r');
     const [call] = await turn.step({
       text: '',

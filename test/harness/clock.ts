@@ -1,0 +1,150 @@
+// Time for tests. The manual clock moves only when the gateway is settled; the real one can jump.
+import { type Clock, systemClock } from '../../src/clock.ts';
+
+/** Requests to the operating system that end by themselves: files, names, connections, bytes on their way. */
+const underWay = /Req|ConnectWrap|WriteWrap|ShutdownWrap/i;
+const turnOfLoop = () => new Promise<void>((resolve) => setImmediate(resolve));
+
+/**
+ * Counts how often the clock is used. The gateway reads it in every command, commit and timer, so a gateway that does not
+ * look at the clock for many turns of the event loop, with no request to the system under way, has nothing left to do.
+ */
+abstract class WatchedClock {
+  private uses = 0;
+  private readonly quietTurns: number;
+
+  constructor(quietTurns: number) {
+    this.quietTurns = quietTurns;
+  }
+
+  protected used(): void {
+    this.uses++;
+  }
+
+  /** Resolves when nothing is under way that could go on without time passing. */
+  async settled(): Promise<void> {
+    for (let quiet = 0; quiet < this.quietTurns;) {
+      const before = this.uses;
+      await turnOfLoop();
+      quiet = this.uses === before ? quiet + 1 : 0;
+      if (quiet === this.quietTurns && process.getActiveResourcesInfo().some((name) => underWay.test(name))) quiet = 0;
+    }
+  }
+}
+
+interface Timer {
+  at: number;
+  ms: number;
+  work(): void;
+}
+
+/** Nothing is due until a test says so. */
+export class ManualClock extends WatchedClock implements Clock {
+  private time = 1_800_000_000_000;
+  private readonly timers = new Set<Timer>();
+  private readonly watchers = new Set<() => void>();
+
+  /** `quietTurns`: 1 is enough where nothing but the engine runs. */
+  constructor(quietTurns = 50) {
+    super(quietTurns);
+  }
+
+  now(): number {
+    this.used();
+    return this.time;
+  }
+
+  elapsed(): number {
+    return this.now();
+  }
+
+  after(ms: number, work: () => void): () => void {
+    this.used();
+    const timer = { at: this.time + ms, ms, work };
+    this.timers.add(timer);
+    for (const look of this.watchers) look();
+    return () => {
+      this.used();
+      this.timers.delete(timer);
+    };
+  }
+
+  /** Goes from timer to timer. Before each one the gateway settles, so that it finds what the ones before it have brought about. */
+  async advance(ms: number): Promise<void> {
+    const until = this.time + ms;
+    for (;;) {
+      await this.settled();
+      const next = this.nextTimer();
+      if (!next || next.at > until) break;
+      this.timers.delete(next);
+      this.time = Math.max(this.time, next.at);
+      next.work();
+    }
+    this.time = Math.max(this.time, until);
+  }
+
+  /** Time passes, a second at a time, until it holds. */
+  async until(holds: () => boolean | Promise<boolean>): Promise<void> {
+    for (await this.settled(); !(await holds()); await this.settled()) await this.advance(1_000);
+  }
+
+  /** Time passes, a second at a time, until the promise is settled. */
+  async passing<T>(happening: Promise<T>): Promise<T> {
+    let over = false;
+    const done = happening.finally(() => (over = true));
+    done.catch(() => {}); // the caller hears of it below
+    await this.until(() => over);
+    return done;
+  }
+
+  /** The time changes and no timer notices, as on a machine that slept or was set. */
+  jump(ms: number): void {
+    this.time += ms;
+  }
+
+  /** Resolves when something sleeps for exactly this long. For what comes from other processes; else `settled` is enough. */
+  async sleeping(ms: number): Promise<void> {
+    const sleeps = () => [...this.timers].some((timer) => timer.ms === ms);
+    if (sleeps()) return;
+    const begun = Promise.withResolvers<void>();
+    const look = () => sleeps() && begun.resolve();
+    this.watchers.add(look);
+    await begun.promise.finally(() => this.watchers.delete(look));
+  }
+
+  /** How long the next timer still sleeps. */
+  get nextMs(): number {
+    return (this.nextTimer()?.at ?? Infinity) - this.time;
+  }
+
+  private nextTimer(): Timer | undefined {
+    let first: Timer | undefined;
+    for (const timer of this.timers) if (!first || timer.at < first.at) first = timer;
+    return first;
+  }
+}
+
+/** The machine's own. */
+export class RealClock extends WatchedClock implements Clock {
+  /** How far the wall clock has jumped. */
+  jumped = 0;
+
+  constructor() {
+    super(50);
+  }
+
+  now(): number {
+    this.used();
+    return systemClock.now() + this.jumped;
+  }
+
+  elapsed(): number {
+    this.used();
+    return systemClock.elapsed();
+  }
+
+  after(ms: number, work: () => void): () => void {
+    this.used();
+    return systemClock.after(ms, work);
+  }
+}
