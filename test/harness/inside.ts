@@ -1,9 +1,12 @@
 // The one place of the tests that knows how a gateway is made inside: its store, engine, events, outbox and tools, as narrow functions.
+import { noteExchange, type EngineCommand } from '../../src/engine/feed.ts';
+import { insertRun } from '../../src/engine/queue.ts';
 import type { AcceptArgs } from '../../src/engine/accept.ts';
 import type { Gateway } from '../../src/gateway.ts';
 import type { FeedEvent } from '../../src/protocol/event.ts';
 import type { RunView } from '../../src/protocol/run.ts';
 import type { Command, ReadQuery, Store } from '../../src/store/contract.ts';
+import type { SessionRow } from '../../src/store/rows.ts';
 import type { Rowwise } from './rows.ts';
 
 export type Subscription = Parameters<Gateway['bus']['subscribe']>[0];
@@ -46,4 +49,40 @@ export function rowwise(store: Pick<Store<FeedEvent>, 'read' | 'write'>): Rowwis
       store.read({ name: 'test', body: (t) => t.all<T>(sql, ...params) }, {}),
     run: async (sql, ...params) => void (await store.write({ name: 'test', body: (t) => t.run(sql, ...params) }, {})),
   };
+}
+
+interface Has {
+  inside: Inside;
+  now(): number;
+}
+
+/** An exchange that no session began: a message into a session that comes from an operator. */
+export function operatorSends(gw: Has, key: string, text: string): Promise<void> {
+  const command: EngineCommand<{ now: number }, void> = {
+    name: 'operator sends',
+    *body(t, { now }) {
+      const target = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE key = ? AND current = 1', key))!;
+      const { lastId: pk } = yield* t.run(
+        `INSERT INTO exchanges (id, tgt_session_pk, state, max_turns, hop, at) VALUES ('by-hand', ?, 'request', 5, 1, ?)`,
+        target.pk,
+        now,
+      );
+      const run = yield* insertRun(t, target, {
+        runId: 'by-hand-0',
+        text,
+        provenance: { kind: 'system' },
+        principal: 'operator',
+        taint: 0,
+        mode: 'followup',
+        class: 'nested',
+        deliver: false,
+        cause: 'exchange',
+        causePk: pk,
+        now,
+      });
+      yield* t.run('INSERT INTO exchange_turns (exchange_pk, turn, run_pk) VALUES (?,0,?)', pk, run.pk);
+      yield* noteExchange(t, target, { pk, id: 'by-hand', turn: 0 }, 'request', now);
+    },
+  };
+  return gw.inside.write(command, { now: gw.now() });
 }

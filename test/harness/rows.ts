@@ -136,6 +136,11 @@ export class Rows {
     await this.on.run(`UPDATE sessions SET ${set} WHERE key = ? AND current = 1`, ...given.map(([, value]) => value), key);
   }
 
+  /** No exchange can be advanced any more. */
+  breakExchanges(): Promise<void> {
+    return this.on.run(`UPDATE exchanges SET state = 'nonsense'`);
+  }
+
   /** A run's first call waits, without an end, for something that is elsewhere. */
   addWait(runId: string): Promise<void> {
     return this.on.run(
