@@ -34,8 +34,6 @@ interface HandOptions {
   seed?: number;
   /** True for a runner that does not stop when its turn is aborted. */
   deaf?: boolean;
-  /** Agents whose turns end at once. */
-  quick?: string[];
   /** Hears of commits before the engine does. */
   onCommit?(events: FeedEvent[]): void;
 }
@@ -71,7 +69,6 @@ export class Hand implements AsyncDisposable {
     store = 'memory',
     seed = 6,
     deaf = false,
-    quick = [],
     onCommit,
   }: HandOptions) {
     this.agents = agents;
@@ -83,7 +80,6 @@ export class Hand implements AsyncDisposable {
     if (onCommit) this.store.onCommit(onCommit);
     const runner: Runner = {
       run: (turn) => {
-        if (quick.includes(turn.agentId)) return turn.end({ text: '', usage: { input: 0, output: 0 } });
         const { promise, resolve, reject } = Promise.withResolvers<void>();
         if (!deaf) turn.signal.addEventListener('abort', () => reject(turn.signal.reason as Error));
         const taken = { turn, leave: resolve, fail: reject };

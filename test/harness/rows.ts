@@ -114,6 +114,26 @@ export class Rows {
     );
   }
 
+  /** Exchanges with the runs of their turns, in the order of the turns. */
+  async exchangeRuns(): Promise<{ id: string; state: string; runIds: string[] }[]> {
+    const rows = await this.on.all<{ id: string; state: string; runs: string }>(
+      `SELECT exchanges.id, exchanges.state, (SELECT group_concat(runs.id, ' ') FROM
+         (SELECT run_pk FROM exchange_turns WHERE exchange_pk = exchanges.pk ORDER BY turn) JOIN runs ON runs.pk = run_pk) AS runs
+       FROM exchanges ORDER BY pk`,
+    );
+    return rows.map(({ id, state, runs }) => ({ id, state, runIds: runs.split(' ') }));
+  }
+
+  /** What breaks a law of the store: nothing, whenever nothing is under way. */
+  async faults(): Promise<Record<string, unknown[]>> {
+    const found: Record<string, unknown[]> = {};
+    for (const [what, sql] of Object.entries(faults)) {
+      const rows = await this.on.all(sql);
+      if (rows.length > 0) found[what] = rows;
+    }
+    return found;
+  }
+
   /** How many runs, exchanges and deliveries are open. */
   async open(): Promise<number> {
     const rows = await this.on.all(
@@ -150,6 +170,37 @@ export class Rows {
     );
   }
 }
+
+/** Each query finds what must not be there whenever nothing is under way. */
+const faults: Record<string, string> = {
+  'two active runs in a lane': `SELECT lane FROM runs WHERE state IN ('running', 'waiting') GROUP BY lane HAVING count(*) > 1`,
+  'a run that is claimable but not the head of a free lane': `SELECT id FROM runs AS r WHERE ready_pos IS NOT NULL AND state = 'queued'
+    AND EXISTS (SELECT 1 FROM runs AS o WHERE o.lane = r.lane AND (o.state IN ('running', 'waiting') OR o.state = 'queued' AND o.pk < r.pk))`,
+  'a free lane whose head is not claimable': `SELECT lane FROM runs AS r WHERE state = 'queued' GROUP BY lane
+    HAVING NOT EXISTS (SELECT 1 FROM runs AS o WHERE o.lane = r.lane AND (o.state IN ('running', 'waiting') OR o.ready_pos IS NOT NULL))`,
+  'an ended run that does not say when, or a live one that does': `SELECT id FROM runs WHERE (ended_at IS NULL) != (state IN ('queued', 'running', 'waiting'))`,
+  'a run with another number of ends than one': `SELECT runs.id FROM runs LEFT JOIN feed ON kind = 'run' AND ref_pk = runs.pk AND feed.state IN ('ok', 'error', 'timeout', 'aborted')
+    WHERE ended_at IS NOT NULL GROUP BY runs.pk HAVING count(feed.pos) != 1`,
+  'an aborted run without a reason': `SELECT id FROM runs WHERE state = 'aborted' AND error IS NULL`,
+  'a gap in a transcript': `SELECT session_pk FROM entries GROUP BY session_pk HAVING max(seq) != count(*) OR min(seq) != 1`,
+  'a transcript counter that is off': `SELECT key FROM sessions WHERE next_seq != 1 + (SELECT count(*) FROM entries WHERE session_pk = sessions.pk)`,
+  'an input that is neither waiting, nor in the transcript, nor ended with a reason': `SELECT inputs.pk FROM inputs JOIN runs ON runs.pk = run_pk WHERE NOT (
+    inputs.state = 'queued' AND runs.state = 'queued' AND entry_seq IS NULL
+    OR inputs.state = 'consumed' AND runs.state != 'queued' AND EXISTS (SELECT 1 FROM entries WHERE session_pk = inputs.session_pk AND seq = entry_seq AND role = 'user')
+    OR inputs.state = 'aborted' AND runs.state = 'aborted' AND reason IS NOT NULL AND entry_seq IS NULL)`,
+  'an entry that two inputs became':
+    'SELECT entry_seq FROM inputs WHERE entry_seq IS NOT NULL GROUP BY session_pk, entry_seq HAVING count(*) > 1',
+  'a wait of a run that does not wait': `SELECT waits.pk FROM waits JOIN runs ON runs.pk = run_pk WHERE state != 'waiting'`,
+  'a wait for a run that has ended': `SELECT waits.pk FROM waits JOIN runs ON runs.pk = target_run_pk WHERE ended_at IS NOT NULL`,
+  'a run that waits for nothing and is not claimable': `SELECT id FROM runs WHERE state = 'waiting' AND ready_pos IS NULL AND NOT EXISTS (SELECT 1 FROM waits WHERE run_pk = runs.pk)`,
+  'an open exchange with another number of open turns than one': `SELECT exchanges.pk FROM exchanges LEFT JOIN exchange_turns ON exchange_pk = exchanges.pk LEFT JOIN runs ON runs.pk = run_pk AND ended_at IS NULL
+    WHERE end_reason IS NULL GROUP BY exchanges.pk HAVING count(runs.pk) != 1`,
+  'a closed exchange with an open turn': `SELECT exchanges.pk FROM exchanges JOIN exchange_turns ON exchange_pk = exchanges.pk JOIN runs ON runs.pk = run_pk WHERE end_reason IS NOT NULL AND ended_at IS NULL`,
+  'a flow that failed': `SELECT id FROM exchanges WHERE state = 'failed'`,
+  'two current lives of a key': 'SELECT key FROM sessions WHERE current = 1 GROUP BY key HAVING count(*) > 1',
+  'runs of a lane that started out of order': `SELECT later.id FROM feed AS begun JOIN runs AS later ON later.pk = begun.ref_pk JOIN runs AS earlier ON earlier.lane = later.lane AND earlier.pk < later.pk AND earlier.merged_into IS NULL
+    JOIN feed AS other ON other.kind = 'run' AND other.ref_pk = earlier.pk AND other.state = 'running' WHERE begun.kind = 'run' AND begun.state = 'running' AND other.pos > begun.pos`,
+};
 
 /** Makes a closed state look as if its gateway had died during a run. */
 export function asIfKilled(stateDir: string, runId: string, more: { abort_requested?: string } = {}): void {

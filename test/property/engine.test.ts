@@ -1,18 +1,11 @@
 // Lanes, waits and exchanges against a tiny model: any order of inputs, sends, ends, aborts, resets and passing time.
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { Config } from '../../src/config/schema.ts';
-import { Engine } from '../../src/engine/engine.ts';
 import { derivedId } from '../../src/engine/ids.ts';
-import type { Runner, Turn } from '../../src/engine/runner.ts';
 import { InterlaneError } from '../../src/errors.ts';
-import type { FeedEvent } from '../../src/protocol/event.ts';
 import { runClasses, type QueueMode, type RunClass, type RunOutcome } from '../../src/protocol/run.ts';
-import { compileWorld } from '../../src/rules/decide.ts';
 import { advanceExchange } from '../../src/rules/exchange.ts';
-import type { Store } from '../../src/store/contract.ts';
-import { memoryStore } from '../../src/store/memory.ts';
-import { HandClock } from '../clock.ts';
+import { engineByHand, type Hand, type TakenTurn } from '../harness/engine.ts';
 
 const agents = ['a', 'b', 'c'] as const;
 type Lane = (typeof agents)[number];
@@ -260,199 +253,48 @@ class Model {
 
 // The real thing: the engine on the in-memory twin, with made-up time and turns that are taken by hand -------------------
 
-const drained = () => new Promise<void>((resolve) => setImmediate(resolve));
-
-interface TakenTurn {
-  turn: Turn;
-  leave(): void;
-  fail(error: Error): void;
+interface Real {
+  hand: Hand;
+  accepted: number;
 }
 
-class Real {
-  readonly clock = new HandClock();
-  readonly turns = new Map<string, TakenTurn>();
-  readonly warnings: string[] = [];
-  readonly store: Store<FeedEvent>;
-  readonly engine: Engine;
-  accepted = 0;
-
-  constructor(caps: Record<RunClass, number>, seed: number) {
-    let state = (seed % 2_147_483_646) + 1;
-    const random = () => (state = (state * 48_271) % 2_147_483_647) / 2_147_483_647;
-    this.store = memoryStore<FeedEvent>({ rerun: 0.5, random });
-    const runner: Runner = {
-      run: (turn) => {
-        if (turn.agentId === 'z') return turn.end({ text: '', usage: { input: 0, output: 0 } });
-        const { promise, resolve, reject } = Promise.withResolvers<void>();
-        turn.signal.addEventListener('abort', () => reject(turn.signal.reason as Error));
-        this.turns.set(turn.runId, { turn, leave: resolve, fail: reject });
-        return promise.finally(() => this.turns.get(turn.runId)?.turn === turn && this.turns.delete(turn.runId));
-      },
-    };
-    let ids = 0;
-    const config = Config.parse({ tools: { sessions: { visibility: 'all' }, agentToAgent: { enabled: true } } });
-    this.engine = new Engine(
-      {
-        store: this.store,
-        clock: this.clock,
-        newId: () => `id${ids++}`,
-        runner: () => runner,
-        caps,
-        host: { bootId: 'boot', pid: 1, name: 'here' },
-        warn: (message) => this.warnings.push(message),
-      },
-      compileWorld(config),
-    );
-  }
-
-  async start(): Promise<this> {
-    await this.engine.start([...agents, 'z'].map((agent) => ({ key: keyOf(agent), made: { agent, kind: 'main' } })));
-    return this;
-  }
-
-  async close(): Promise<void> {
-    const closing = this.engine.close(0);
-    await drained();
-    await this.clock.pass(0, drained);
-    await closing;
-    await this.store.close();
-  }
-
-  accept(id: string, lane: string, more: { mode?: QueueMode; class?: RunClass; budgetMs?: number } = {}) {
-    return this.engine.accept({
-      sessionKey: keyOf(lane),
-      runId: id,
-      text: id,
-      provenance: { kind: 'user' },
-      principal: 'you',
-      taint: 0,
-      mode: 'followup',
-      class: 'main',
-      deliver: false,
-      now: this.clock.now(),
-      ...more,
-    });
-  }
-
-  /** Everything that follows from a timer. */
-  settle(): Promise<void> {
-    return drained();
-  }
-
-  pass(ms: number): Promise<void> {
-    return this.clock.pass(ms, () => this.settle());
-  }
-
-  /** As the tools do it: the step is persisted, each call is made, a refusal is its result, and what waits is parked. */
-  async send(taken: TakenTurn, targets: string[], waitMs: number, maxTurns: number): Promise<string[]> {
-    const { turn, leave } = taken;
-    const calls = targets.map(() => ({ providerId: 'call', tool: 'sessions_send', args: {}, effect: 'keyed' as const }));
-    const said: string[] = [];
-    for (const call of await turn.step({ text: '', calls, usage: { input: 0, output: 0 } })) {
-      const [target] = await this.rows<{ pk: number }>('SELECT pk FROM sessions WHERE key = ? AND current = 1', keyOf(targets[call.idx]!));
-      const args = {
-        from: { ...turn.lease, step: call.step, idx: call.idx },
-        targetSessionPk: target!.pk,
-        text: 'question',
-        waitMs,
-        maxTurns,
-      };
-      try {
-        const sent = await this.engine.send({ ...args, now: this.clock.now() });
-        said.push(sent.waiting ? 'waiting' : 'accepted');
-      } catch (thrown) {
-        if (!(thrown instanceof InterlaneError)) throw thrown;
-        said.push(thrown.code);
-      }
-      if (said.at(-1) !== 'waiting') await turn.finishCall(call, { text: said.at(-1)!, isError: false, taint: 0 });
-    }
-    if (said.includes('waiting') && (await turn.park())) leave();
-    return said;
-  }
-
-  rows<T>(sql: string, ...params: string[]): Promise<T[]> {
-    const query: Parameters<Store<never>['read']>[0] = {
-      name: 'test',
-      *body(t) {
-        return yield* t.all<T>(sql, ...params);
-      },
-    };
-    return this.store.read(query, {}) as Promise<T[]>;
-  }
-}
+const start = async (caps: Record<RunClass, number>, seed: number): Promise<Real> => ({
+  hand: await engineByHand({ agents, caps, seed }),
+  accepted: 0,
+});
 
 // What must hold whenever nothing is under way ----------------------------------------------------------------------------
 
-/** Each query finds what must not be there. */
-const wrong: Record<string, string> = {
-  'two active runs in a lane': `SELECT lane FROM runs WHERE state IN ('running', 'waiting') GROUP BY lane HAVING count(*) > 1`,
-  'a run that is claimable but not the head of a free lane': `SELECT id FROM runs AS r WHERE ready_pos IS NOT NULL AND state = 'queued'
-    AND EXISTS (SELECT 1 FROM runs AS o WHERE o.lane = r.lane AND (o.state IN ('running', 'waiting') OR o.state = 'queued' AND o.pk < r.pk))`,
-  'a free lane whose head is not claimable': `SELECT lane FROM runs AS r WHERE state = 'queued' GROUP BY lane
-    HAVING NOT EXISTS (SELECT 1 FROM runs AS o WHERE o.lane = r.lane AND (o.state IN ('running', 'waiting') OR o.ready_pos IS NOT NULL))`,
-  'an ended run that does not say when, or a live one that does': `SELECT id FROM runs WHERE (ended_at IS NULL) != (state IN ('queued', 'running', 'waiting'))`,
-  'a run with another number of ends than one': `SELECT runs.id FROM runs LEFT JOIN feed ON kind = 'run' AND ref_pk = runs.pk AND feed.state IN ('ok', 'error', 'timeout', 'aborted')
-    WHERE ended_at IS NOT NULL GROUP BY runs.pk HAVING count(feed.pos) != 1`,
-  'an aborted run without a reason': `SELECT id FROM runs WHERE state = 'aborted' AND error IS NULL`,
-  'a gap in a transcript': `SELECT session_pk FROM entries GROUP BY session_pk HAVING max(seq) != count(*) OR min(seq) != 1`,
-  'a transcript counter that is off': `SELECT key FROM sessions WHERE next_seq != 1 + (SELECT count(*) FROM entries WHERE session_pk = sessions.pk)`,
-  'an input that is neither waiting, nor in the transcript, nor ended with a reason': `SELECT inputs.pk FROM inputs JOIN runs ON runs.pk = run_pk WHERE NOT (
-    inputs.state = 'queued' AND runs.state = 'queued' AND entry_seq IS NULL
-    OR inputs.state = 'consumed' AND runs.state != 'queued' AND EXISTS (SELECT 1 FROM entries WHERE session_pk = inputs.session_pk AND seq = entry_seq AND role = 'user')
-    OR inputs.state = 'aborted' AND runs.state = 'aborted' AND reason IS NOT NULL AND entry_seq IS NULL)`,
-  'an entry that two inputs became':
-    'SELECT entry_seq FROM inputs WHERE entry_seq IS NOT NULL GROUP BY session_pk, entry_seq HAVING count(*) > 1',
-  'a wait of a run that does not wait': `SELECT waits.pk FROM waits JOIN runs ON runs.pk = run_pk WHERE state != 'waiting'`,
-  'a wait for a run that has ended': `SELECT waits.pk FROM waits JOIN runs ON runs.pk = target_run_pk WHERE ended_at IS NOT NULL`,
-  'a run that waits for nothing and is not claimable': `SELECT id FROM runs WHERE state = 'waiting' AND ready_pos IS NULL AND NOT EXISTS (SELECT 1 FROM waits WHERE run_pk = runs.pk)`,
-  'an open exchange with another number of open turns than one': `SELECT exchanges.pk FROM exchanges LEFT JOIN exchange_turns ON exchange_pk = exchanges.pk LEFT JOIN runs ON runs.pk = run_pk AND ended_at IS NULL
-    WHERE end_reason IS NULL GROUP BY exchanges.pk HAVING count(runs.pk) != 1`,
-  'a closed exchange with an open turn': `SELECT exchanges.pk FROM exchanges JOIN exchange_turns ON exchange_pk = exchanges.pk JOIN runs ON runs.pk = run_pk WHERE end_reason IS NOT NULL AND ended_at IS NULL`,
-  'a flow that failed': `SELECT id FROM exchanges WHERE state = 'failed'`,
-  'two current lives of a key': 'SELECT key FROM sessions WHERE current = 1 GROUP BY key HAVING count(*) > 1',
-  'runs of a lane that started out of order': `SELECT later.id FROM feed AS begun JOIN runs AS later ON later.pk = begun.ref_pk JOIN runs AS earlier ON earlier.lane = later.lane AND earlier.pk < later.pk AND earlier.merged_into IS NULL
-    JOIN feed AS other ON other.kind = 'run' AND other.ref_pk = earlier.pk AND other.state = 'running' WHERE begun.kind = 'run' AND begun.state = 'running' AND other.pos > begun.pos`,
-};
-
 async function nothingWrong(real: Real): Promise<void> {
-  const found: Record<string, unknown[]> = {};
-  for (const [what, sql] of Object.entries(wrong)) {
-    const rows = await real.rows(sql);
-    if (rows.length > 0) found[what] = rows;
-  }
-  expect(found).toEqual({});
+  expect(await real.hand.rows.faults()).toEqual({});
 }
 
 /** The store says of every run, lane, exchange and wait what the model says. */
 async function agrees(model: Model, real: Real): Promise<void> {
   await nothingWrong(real);
-  expect(real.warnings).toEqual([]);
-  const runs = await real.rows<{ id: string; lane: string; state: string; merged: string | null }>(
-    `SELECT runs.id, runs.lane, runs.state, other.id AS merged FROM runs LEFT JOIN runs AS other ON other.pk = runs.merged_into WHERE runs.class != 'cron' ORDER BY runs.pk`,
-  );
-  expect(runs.map(({ id, state, merged }) => [id, state, merged])).toEqual(
+  expect(real.hand.warnings).toEqual([]);
+  const runs = await real.hand.rows.runs();
+  const ids = new Map(runs.map(({ pk, id }) => [pk, id]));
+  expect(runs.map(({ id, state, merged_into }) => [id, state, merged_into === null ? null : ids.get(merged_into)])).toEqual(
     [...model.runs.values()].map((run) => [run.id, run.state, run.mergedInto ?? null]),
   );
   for (const lane of agents) {
     const queue = runs.filter((run) => run.lane === keyOf(lane) && run.state === 'queued').map(({ id }) => id);
     expect(queue).toEqual(model.lanes[lane].queue.map(({ id }) => id));
   }
-  expect([...real.turns.keys()].toSorted()).toEqual(
+  expect([...real.hand.turns.keys()].toSorted()).toEqual(
     model
       .running()
       .map(({ id }) => id)
       .toSorted(),
   );
-  const exchanges = await real.rows<{ id: string; state: string; turns: string }>(
-    `SELECT exchanges.id, exchanges.state, (SELECT group_concat(runs.id, ' ') FROM (SELECT run_pk FROM exchange_turns WHERE exchange_pk = exchanges.pk ORDER BY turn) JOIN runs ON runs.pk = run_pk) AS turns FROM exchanges ORDER BY pk`,
+  expect((await real.hand.rows.exchangeRuns()).map(({ id, state, runIds }) => [id, state, runIds])).toEqual(
+    model.exchanges.map(({ id, phase, turns }) => [id, phase === 'over' ? 'done' : phase, turns]),
   );
-  expect(exchanges.map(({ id, state, turns }) => [id, state, turns])).toEqual(
-    model.exchanges.map(({ id, phase, turns }) => [id, phase === 'over' ? 'done' : phase, turns.join(' ')]),
+  const waits = await real.hand.rows.waits();
+  expect(waits.map(({ run_pk, target_run_pk }) => [ids.get(run_pk), ids.get(target_run_pk)])).toEqual(
+    model.waits.map(({ waiter, target }) => [waiter.id, target.id]),
   );
-  const waits = await real.rows<{ waiter: string; target: string }>(
-    'SELECT waiter.id AS waiter, target.id AS target FROM waits JOIN runs AS waiter ON waiter.pk = run_pk JOIN runs AS target ON target.pk = target_run_pk ORDER BY waits.pk',
-  );
-  expect(waits.map(({ waiter, target }) => [waiter, target])).toEqual(model.waits.map(({ waiter, target }) => [waiter.id, target.id]));
 }
 
 // Commands --------------------------------------------------------------------------------------------------------------
@@ -465,7 +307,7 @@ function command(text: string, check: (model: Model) => boolean, run: (model: Mo
     check,
     async run(model, real) {
       await run(model, real);
-      await drained();
+      await real.hand.settled();
       await agrees(model, real);
     },
     toString: () => text,
@@ -476,7 +318,7 @@ function command(text: string, check: (model: Model) => boolean, run: (model: Mo
 function taken(model: Model, real: Real, which: number): { run: ModelRun; hand: TakenTurn } {
   const running = model.running();
   const run = running[which % running.length]!;
-  return { run, hand: real.turns.get(run.id)! };
+  return { run, hand: real.hand.turns.get(run.id)! };
 }
 const anyRunning = (model: Model) => model.running().length > 0;
 
@@ -486,7 +328,7 @@ const accept = (lane: Lane, mode: QueueMode, budget: number) =>
     () => true,
     async (model, real) => {
       const id = `r${real.accepted++}`;
-      await real.accept(id, lane, { mode, budgetMs: budget });
+      await real.hand.accept(id, { agent: lane, mode, budgetMs: budget });
       model.accept(id, lane, mode, budget);
     },
   );
@@ -497,7 +339,7 @@ const abort = (which: number) =>
     (model) => model.runs.size > 0,
     async (model, real) => {
       const id = [...model.runs.keys()].at(-1 - (which % model.runs.size))!;
-      const { aborted } = await real.engine.abort(id, 'enough');
+      const { aborted } = await real.hand.abort(id, 'enough');
       expect(aborted).toBe(model.abort(id));
     },
   );
@@ -507,7 +349,7 @@ const reset = (lane: Lane) =>
     `reset(${lane})`,
     () => true,
     async (model, real) => {
-      const { session } = await real.engine.reset(keyOf(lane));
+      const { session } = await real.hand.reset(lane);
       model.reset(lane);
       expect(session.life).toBe(model.lanes[lane].life);
     },
@@ -518,7 +360,7 @@ const send = (which: number, offsets: number[], waitMs: number, maxTurns: number
   command(`send(${which} → ${offsets.join()}, wait ${waitMs}, turns ${maxTurns})`, anyRunning, async (model, real) => {
     const { run, hand } = taken(model, real, which);
     const targets = offsets.map((offset) => agents[(agents.indexOf(run.lane) + offset) % agents.length]!);
-    const said = await real.send(hand, targets, waitMs, maxTurns);
+    const said = await real.hand.sends(hand, targets, waitMs, maxTurns);
     expect(said).toEqual(model.send(run, targets, waitMs, maxTurns));
   });
 
@@ -534,7 +376,7 @@ const fail = (which: number) =>
   command(`fail(${which})`, anyRunning, async (model, real) => {
     const { run, hand } = taken(model, real, which);
     hand.fail(new Error('no'));
-    await drained();
+    await real.hand.settled();
     model.finish(run, 'error', '');
   });
 
@@ -550,7 +392,7 @@ const pass = (seconds: number) =>
     `pass(${seconds} s)`,
     () => true,
     async (model, real) => {
-      await real.pass(seconds * 1_000);
+      await real.hand.clock.advance(seconds * 1_000);
       model.pass(model.now + seconds * 1_000);
     },
   );
@@ -600,21 +442,21 @@ async function drain(model: Model, real: Real): Promise<void> {
   }
 }
 
-const openWork = `SELECT id FROM runs WHERE ended_at IS NULL UNION ALL SELECT id FROM exchanges WHERE end_reason IS NULL UNION ALL SELECT pk FROM waits`;
+const openWork = async ({ hand: { rows } }: Real) => (await rows.open()) + (await rows.waits()).length;
 
 describe('the engine', () => {
   it('does what the model says, whatever happens in whatever order, and always comes to an end', async () => {
     await fc.assert(
       fc.asyncProperty(fc.commands(commands, { maxCommands: 50, size: 'max' }), caps, fc.nat(), async (steps, slots, seed) => {
         const model = new Model(slots);
-        const real = await new Real(slots, seed).start();
-        await drained();
+        const real = await start(slots, seed);
+        await real.hand.settled();
         try {
           await fc.asyncModelRun(() => ({ model, real }), steps);
           await drain(model, real);
-          expect(await real.rows(openWork)).toEqual([]);
+          expect(await openWork(real)).toBe(0);
         } finally {
-          await real.close();
+          await real.hand.close();
         }
       }),
       { numRuns },
@@ -665,18 +507,18 @@ interface Told {
 
 /** Begins one operation; resolves when it is over, however it went. A turn that is over refuses, and that is right. */
 async function begin(real: Real, one: Op, ids: string[], told: Told): Promise<void> {
-  const hand = 'which' in one ? [...real.turns.values()].at(one.which % Math.max(1, real.turns.size)) : undefined;
+  const hand = 'which' in one ? [...real.hand.turns.values()].at(one.which % Math.max(1, real.hand.turns.size)) : undefined;
   const id = 'which' in one && ids.length > 0 ? ids[one.which % ids.length] : undefined;
   try {
     switch (one.do) {
       case 'accept': {
         const made = `r${real.accepted++}`;
-        await real.accept(made, one.lane, { mode: one.mode, budgetMs: one.budget });
+        await real.hand.accept(made, { agent: one.lane, mode: one.mode, budgetMs: one.budget });
         ids.push(made);
         break;
       }
       case 'send':
-        if (hand) await real.send(hand, one.targets, one.waitMs, one.maxTurns);
+        if (hand) await real.hand.sends(hand, one.targets, one.waitMs, one.maxTurns);
         break;
       case 'finish':
         if (hand) await hand.turn.end({ text: one.reply, usage: { input: 0, output: 1 } });
@@ -692,16 +534,16 @@ async function begin(real: Real, one: Op, ids: string[], told: Told): Promise<vo
         hand?.turn.delta('half a ');
         break;
       case 'abort':
-        if (id !== undefined && (await real.engine.abort(id, 'enough')).aborted) told.stopped.push(id);
+        if (id !== undefined && (await real.hand.abort(id, 'enough')).aborted) told.stopped.push(id);
         break;
       case 'wait':
-        if (id !== undefined) told.waits.push(real.engine.wait(id, 10 ** 12));
+        if (id !== undefined) told.waits.push(real.hand.wait(id, 10 ** 12));
         break;
       case 'reset':
-        await real.engine.reset(keyOf(one.lane));
+        await real.hand.reset(one.lane);
         break;
       case 'pass':
-        await real.pass(one.seconds * 1_000);
+        await real.hand.clock.advance(one.seconds * 1_000);
         break;
     }
   } catch (thrown) {
@@ -716,7 +558,7 @@ describe('the engine, when everything happens at once', () => {
     const ops = fc.array(fc.record({ op, gap: fc.nat({ max: 12 }) }), { maxLength: 60, size: 'max' });
     await fc.assert(
       fc.asyncProperty(ops, caps, fc.nat(), async (plan, slots, seed) => {
-        const real = await new Real(slots, seed).start();
+        const real = await start(slots, seed);
         try {
           const ids: string[] = [];
           const told: Told = { waits: [], stopped: [] };
@@ -726,22 +568,20 @@ describe('the engine, when everything happens at once', () => {
             for (let hop = 0; hop < gap; hop++) await Promise.resolve();
           }
           await Promise.all(begun);
-          for (let rounds = 0; (await real.rows(openWork)).length > 0; rounds++) {
+          for (let rounds = 0; (await openWork(real)) > 0; rounds++) {
             if (rounds > 500) throw new Error('it does not come to an end');
-            await begin(real, real.turns.size > 0 ? { do: 'finish', which: 0, reply: '' } : { do: 'pass', seconds: 30 }, ids, told);
-            await drained();
+            await begin(real, real.hand.turns.size > 0 ? { do: 'finish', which: 0, reply: '' } : { do: 'pass', seconds: 30 }, ids, told);
+            await real.hand.settled();
           }
           await nothingWrong(real);
-          const ended = await real.rows<{ id: string; state: string }>(
-            `SELECT id, state FROM runs WHERE cause = 'input' AND class = 'main'`,
-          );
+          const ended = await real.hand.rows.runs({ cause: 'input', class: 'main' });
           expect(ended.map(({ id }) => id).toSorted()).toEqual(ids.toSorted());
           // Nobody is left waiting, and everybody is told an end.
           const views = (await Promise.all(told.waits)) as { state: string }[];
           expect(views.filter(({ state }) => ['queued', 'running', 'waiting'].includes(state))).toEqual([]);
-          for (const id of told.stopped) expect((await real.engine.wait(id, 0)).state).not.toBe('ok');
+          for (const id of told.stopped) expect((await real.hand.wait(id, 0)).state).not.toBe('ok');
         } finally {
-          await real.close();
+          await real.hand.close();
         }
       }),
       { numRuns: numRuns * 2 },
