@@ -62,15 +62,7 @@ export class Hand implements AsyncDisposable {
   private readonly awaited = new Map<string, PromiseWithResolvers<TakenTurn>>();
   private readonly forget: () => void;
 
-  constructor({
-    agents = ['main'],
-    config = reaching,
-    caps = ones,
-    store = 'memory',
-    seed = 6,
-    deaf = false,
-    onCommit,
-  }: HandOptions) {
+  constructor({ agents = ['main'], config = reaching, caps = ones, store = 'memory', seed = 6, deaf = false, onCommit }: HandOptions) {
     this.agents = agents;
     this.clock = new ManualClock(store === 'memory' ? 1 : 10);
     const made = store === 'memory' ? inMemory(seed) : onDisk(this.clock);

@@ -2,10 +2,19 @@
 import { noteExchange, type EngineCommand } from '../../src/engine/feed.ts';
 import { insertRun } from '../../src/engine/queue.ts';
 import type { AcceptArgs } from '../../src/engine/accept.ts';
+import { join } from 'node:path';
+import { Config } from '../../src/config/schema.ts';
+import { beginSending } from '../../src/delivery/deliveries.ts';
+import { listSessions, scopeOfCaller } from '../../src/engine/lists.ts';
+import { partyOfRow } from '../../src/engine/policy.ts';
+import { purgeSome } from '../../src/engine/retention.ts';
+import { closeSession, resetSession } from '../../src/engine/sessions.ts';
+import { compileWorld } from '../../src/rules/decide.ts';
+import { searchName } from '../../src/store/sqlite/search.ts';
 import type { Gateway } from '../../src/gateway.ts';
 import type { FeedEvent } from '../../src/protocol/event.ts';
 import type { RunView } from '../../src/protocol/run.ts';
-import type { Command, ReadQuery, Store } from '../../src/store/contract.ts';
+import { drive, writing, type Command, type ReadQuery, type Store } from '../../src/store/contract.ts';
 import type { SessionRow } from '../../src/store/rows.ts';
 import type { Rowwise } from './rows.ts';
 
@@ -49,6 +58,56 @@ export function rowwise(store: Pick<Store<FeedEvent>, 'read' | 'write'>): Rowwis
       store.read({ name: 'test', body: (t) => t.all<T>(sql, ...params) }, {}),
     run: async (sql, ...params) => void (await store.write({ name: 'test', body: (t) => t.run(sql, ...params) }, {})),
   };
+}
+
+/** How the store finds what is due to be sent. */
+export async function planOfDue(inside: Inside): Promise<string[]> {
+  const asked: string[] = [];
+  drive(beginSending(compileWorld(Config.parse({}))).body(writing([]), { now: 0, limit: 16 }), ({ sql }) => (asked.push(sql), []));
+  const plans = asked.map((sql) =>
+    inside.write({ name: 'plan', body: (t) => t.all<{ detail: string }>(`EXPLAIN QUERY PLAN ${sql}`, 0, 16) }, {}),
+  );
+  return (await Promise.all(plans)).flat().map(({ detail }) => detail);
+}
+
+/** What a session is shown of a list whose filter passes nearly nothing, page by page: keys. */
+export async function listPages(
+  inside: Inside,
+  key: string,
+  config: Parameters<typeof Config.parse>[0],
+  limit: number,
+): Promise<string[][]> {
+  const world = compileWorld(Config.parse(config));
+  const me = await inside.read(
+    { name: 'me', body: (t) => t.one<SessionRow>('SELECT * FROM sessions WHERE key = ? AND current = 1', key) },
+    {},
+  );
+  const scope = await inside.read(scopeOfCaller, { world, caller: partyOfRow(world, me!) });
+  const pages: string[][] = [];
+  let before: number | undefined;
+  do {
+    const page = await inside.read(listSessions, { scope, callerPk: me!.pk, activeSince: 1, before, limit });
+    pages.push(page.rows.map((row) => row.key));
+    before = page.next;
+  } while (before !== undefined);
+  return pages;
+}
+
+/** The files of the search index. */
+export const indexFiles = (stateDir: string) => ['', '-wal'].map((end) => join(stateDir, searchName + end));
+
+const ending = { world: compileWorld(Config.parse({})), flowFailed() {} };
+
+/** What a reset writes, without what follows it: as if the gateway died right there. */
+export const onlyReset = (gw: Has, key: string) => gw.inside.write(resetSession(ending), { key, id: 'next', now: gw.now() });
+
+/** The same for an archive or a delete. */
+export const onlyClose = (gw: Has, key: string, to: 'archived' | 'deleted') =>
+  gw.inside.write(closeSession(ending), { key, to, force: true, now: gw.now() });
+
+/** Purges everything that may go, now. */
+export async function purge(gw: Has, { now = gw.now(), keepMs = Infinity }: { now?: number; keepMs?: number } = {}): Promise<void> {
+  while ((await gw.inside.write(purgeSome, { now, keepMs })) > 0);
 }
 
 interface Has {

@@ -134,6 +134,14 @@ export class Rows {
     return found;
   }
 
+  /** Destinations with something open and another number of heads than one, and heads that are settled. */
+  faultsOfHeads(): Promise<unknown[]> {
+    return this.on.all(
+      `SELECT dest_key, sum(head) AS heads FROM deliveries WHERE state IN ('pending', 'sending') GROUP BY dest_key HAVING heads != 1
+       UNION ALL SELECT dest_key, head FROM deliveries WHERE state NOT IN ('pending', 'sending') AND head = 1`,
+    );
+  }
+
   /** How many runs, exchanges and deliveries are open. */
   async open(): Promise<number> {
     const rows = await this.on.all(
@@ -154,6 +162,48 @@ export class Rows {
     const given = Object.entries(fields) as [string, Value][];
     const set = given.map(([column]) => `"${column}" = ?`).join(', ');
     await this.on.run(`UPDATE sessions SET ${set} WHERE key = ? AND current = 1`, ...given.map(([, value]) => value), key);
+  }
+
+  /** Many more deliveries like the first one, for the same destination. */
+  addDeliveries(prefix: string, count: number, state: 'pending' | 'unknown'): Promise<void> {
+    return this.on.run(
+      `WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?2)
+       INSERT INTO deliveries (id, session_pk, cause, cause_pk, part, dest_key, channel, recipient, taint, text, state, due_at, first_at, head)
+       SELECT ?1 || n, session_pk, 'test', 1, n, dest_key, channel, recipient, taint, ?1 || n, ?3, 0, 0, ?3 = 'pending' AND n = 1
+       FROM n, (SELECT * FROM deliveries LIMIT 1)`,
+      prefix,
+      count,
+      state,
+    );
+  }
+
+  /** What came of a delivery cannot be written, as if the disk were full. */
+  failToSettle(failing: boolean): Promise<void> {
+    return this.on.run(
+      failing
+        ? `CREATE TRIGGER full BEFORE UPDATE OF platform_id ON deliveries BEGIN SELECT RAISE(ABORT, 'the disk is full, say'); END`
+        : 'DROP TRIGGER full',
+    );
+  }
+
+  /** Many more queued runs like the first one. */
+  addQueued(count: number): Promise<void> {
+    return this.on.run(
+      `WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?)
+       INSERT INTO runs (id, session_pk, lane, class, cause, deliver, queued_at) SELECT 'many' || n, session_pk, lane, class, cause, deliver, queued_at
+       FROM n, (SELECT * FROM runs ORDER BY pk LIMIT 1)`,
+      count,
+    );
+  }
+
+  /** Many sessions that were active last of all in the order of the feed, and never by the clock. */
+  addOldSessions(count: number): Promise<void> {
+    return this.on.run(
+      `WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?)
+       INSERT INTO sessions (id, key, life, current, agent, kind, created_at, last_pos, last_at)
+       SELECT 'old' || n, 'agent:main:old-' || n, 1, 1, 'main', 'other', 0, 1000000 + n, 0 FROM n`,
+      count,
+    );
   }
 
   /** No exchange can be advanced any more. */
