@@ -16,6 +16,7 @@ import type { FeedEvent } from '../../src/protocol/event.ts';
 import type { RunView } from '../../src/protocol/run.ts';
 import { drive, writing, type Command, type ReadQuery, type Store } from '../../src/store/contract.ts';
 import type { SessionRow } from '../../src/store/rows.ts';
+import type { Tool } from '../../src/tools/define.ts';
 import type { Rowwise } from './rows.ts';
 
 export type Subscription = Parameters<Gateway['bus']['subscribe']>[0];
@@ -31,11 +32,12 @@ export interface Inside {
   abort(runId: string, reason: string): Promise<{ aborted: boolean; stopping: number[] }>;
   reset(key: string): ReturnType<Gateway['engine']['reset']>;
   closeSession(key: string, to: 'archived' | 'deleted', force: boolean): ReturnType<Gateway['engine']['closeSession']>;
+  toolsFor(sessionPk: number): Promise<Tool[]>;
   deliveries: Pick<Gateway['outbox'], 'list' | 'resend' | 'settle'>;
 }
 
 export function insideOf(gateway: Gateway): Inside {
-  const { store, engine, bus, outbox } = gateway;
+  const { store, engine, bus, outbox, invoker } = gateway;
   return {
     read: (query, args) => store.read(query, args),
     write: (command, args) => store.write(command, args),
@@ -47,6 +49,7 @@ export function insideOf(gateway: Gateway): Inside {
     abort: (runId, reason) => engine.abort(runId, reason),
     reset: (key) => engine.reset(key),
     closeSession: (key, to, force) => engine.closeSession(key, to, force),
+    toolsFor: (sessionPk) => invoker.toolsFor(sessionPk),
     deliveries: outbox,
   };
 }
@@ -58,6 +61,15 @@ export function rowwise(store: Pick<Store<FeedEvent>, 'read' | 'write'>): Rowwis
       store.read({ name: 'test', body: (t) => t.all<T>(sql, ...params) }, {}),
     run: async (sql, ...params) => void (await store.write({ name: 'test', body: (t) => t.run(sql, ...params) }, {})),
   };
+}
+
+/** The tools that a session gets, by name. */
+export async function toolsOf(gw: Has, key: string): Promise<Map<string, Tool>> {
+  const [session] = await gw.inside.read(
+    { name: 'session', body: (t) => t.all<SessionRow>('SELECT * FROM sessions WHERE key = ?', key) },
+    {},
+  );
+  return new Map((await gw.inside.toolsFor(session!.pk)).map((tool) => [tool.name, tool]));
 }
 
 /** How the store finds what is due to be sent. */

