@@ -9,6 +9,8 @@ import { listSessions, scopeOfCaller } from '../../src/engine/lists.ts';
 import { partyOfRow } from '../../src/engine/policy.ts';
 import { purgeSome } from '../../src/engine/retention.ts';
 import { closeSession, resetSession } from '../../src/engine/sessions.ts';
+import { InterlaneError } from '../../src/errors.ts';
+import { Connection } from '../../src/store/sqlite/database.ts';
 import { compileWorld } from '../../src/rules/decide.ts';
 import { searchName } from '../../src/store/sqlite/search.ts';
 import type { Gateway } from '../../src/gateway.ts';
@@ -22,6 +24,7 @@ import type { Rowwise } from './rows.ts';
 export type Subscription = Parameters<Gateway['bus']['subscribe']>[0];
 
 export interface Inside {
+  store(): Store<FeedEvent>;
   read<Args, R>(query: ReadQuery<Args, R>, args: Args): Promise<R>;
   write<Args, R>(command: Command<Args, R, FeedEvent>, args: Args): Promise<R>;
   onCommit(listener: (events: FeedEvent[]) => void): () => void;
@@ -39,6 +42,7 @@ export interface Inside {
 export function insideOf(gateway: Gateway): Inside {
   const { store, engine, bus, outbox, invoker } = gateway;
   return {
+    store: () => store,
     read: (query, args) => store.read(query, args),
     write: (command, args) => store.write(command, args),
     onCommit: (listener) => store.onCommit(listener),
@@ -70,6 +74,30 @@ export async function toolsOf(gw: Has, key: string): Promise<Map<string, Tool>> 
     {},
   );
   return new Map((await gw.inside.toolsFor(session!.pk)).map((tool) => [tool.name, tool]));
+}
+
+/** The next write of this name fails, as if the disk were full for a moment. Answers whether it has failed. */
+export function failWrite(gw: Has, name: string): () => boolean {
+  const store = gw.inside.store();
+  const { write } = store;
+  let failed = false;
+  store.write = (command, args, options) => {
+    if (failed || command.name !== name) return write.call(store, command, args, options) as ReturnType<typeof write<typeof args, never>>;
+    failed = true;
+    return Promise.reject(new InterlaneError('STORE_FAILED', 'the disk is full'));
+  };
+  return () => failed;
+}
+
+/** Changes every query of every store that contains the text. Returns the undo. */
+export function rewriteQueries(text: string, by: string): () => void {
+  const { answer } = Connection.prototype;
+  Connection.prototype.answer = function (this: Connection, query) {
+    return answer.call(this, { ...query, sql: query.sql.replace(text, by) });
+  };
+  return () => {
+    Connection.prototype.answer = answer;
+  };
 }
 
 /** How the store finds what is due to be sent. */

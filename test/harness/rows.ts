@@ -193,6 +193,19 @@ export class Rows {
     await this.on.run(`UPDATE entries SET text = '' WHERE session_pk = ?`, (await this.session(key)).pk);
   }
 
+  /** Adds fields beside the text of every step that made calls. */
+  addToCalls(fields: object): Promise<void> {
+    return this.on.run(
+      `UPDATE entries SET body = json_patch(body, ?) WHERE role = 'assistant' AND body LIKE '%"calls"%'`,
+      JSON.stringify(fields),
+    );
+  }
+
+  /** The feed forgets what is before a position. */
+  forgetFeed(before: number): Promise<void> {
+    return this.on.run('DELETE FROM feed WHERE pos < ?', before);
+  }
+
   /** Many more deliveries like the first one, for the same destination. */
   addDeliveries(prefix: string, count: number, state: 'pending' | 'unknown'): Promise<void> {
     return this.on.run(
@@ -288,4 +301,26 @@ export function asIfKilled(stateDir: string, runId: string, more: { abort_reques
     .prepare(`UPDATE runs SET state = 'running', owner = 0, ready_pos = NULL, abort_requested = ? WHERE id = ?`)
     .run(more.abort_requested ?? null, runId);
   database.close();
+}
+
+const meddling = {
+  /** The turns that follow a first reply cannot be written. */
+  'no reply turns': `CREATE TRIGGER broken BEFORE INSERT ON exchange_turns WHEN NEW.turn > 0 BEGIN SELECT RAISE(ABORT, 'broken on purpose'); END`,
+  /** Another gateway has taken every run. */
+  'steal runs': 'UPDATE runs SET epoch = epoch + 1',
+};
+
+/** A hand in the database while the gateway runs. */
+export function meddle(stateDir: string, how: keyof typeof meddling): void {
+  const database = new DatabaseSync(join(stateDir, databaseName), { timeout: 5_000 });
+  database.exec(meddling[how]);
+  database.close();
+}
+
+/** How many runs a closed state holds. */
+export function countRuns(stateDir: string): number {
+  const database = new DatabaseSync(join(stateDir, databaseName), { readOnly: true });
+  const row = database.prepare('SELECT count(*) AS n FROM runs').get();
+  database.close();
+  return row!['n'] as number;
 }

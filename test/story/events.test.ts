@@ -1,11 +1,9 @@
 // What happened, as subscribers hear it: in one order, each event once, after its commit, whenever and wherever they come in.
 import * as fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
-import type { Gateway } from '../../src/gateway.ts';
 import type { FeedEvent } from '../../src/protocol/event.ts';
-import type { Value } from '../../src/store/contract.ts';
-import { HandClock } from '../clock.ts';
-import { forTest, say, Stage, type ConfigText, type ScriptText } from './stage.ts';
+import { testGateway, type ConfigText, type ScriptText, type TestGateway } from '../harness/gateway.ts';
+import { told } from '../harness/words.ts';
 
 // Nothing here depends on how long it takes; a machine with other work to do may take its time.
 vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
@@ -17,29 +15,27 @@ const config: ConfigText = {
 };
 
 const script: ScriptText = [
-  { agent: 'ana', when: 'Reply from', steps: [{ say: 'and?' }] },
+  { agent: 'ana', when: told.reply, steps: [{ say: 'and?' }] },
   {
     agent: 'ana',
     when: 'ask',
     steps: [{ calls: [{ tool: 'sessions_send', args: { sessionKey: 'agent:bo:main', message: 'hello' } }] }, { say: 'asked' }],
   },
   { agent: 'ana', when: 'fail', steps: [{ fail: 'no' }] },
-  { agent: 'bo', when: 'exchange with', steps: [{ say: 'ANNOUNCE_SKIP' }] },
+  { agent: 'bo', when: told.announce, steps: [{ say: 'ANNOUNCE_SKIP' }] },
   { steps: [{ say: 're: {{input}}' }] },
 ];
 
-const open = (stateDir?: string): Promise<Stage> => forTest(new Stage(new HandClock(), stateDir)).start(config, script);
-const write = async (gateway: Gateway, text: string, from?: string) => (await say(gateway, text, from)).runId;
-const rows = <T>(one: Stage, sql: string, ...params: Value[]) => one.rows<T>(sql, ...params);
-const positions = async (one: Stage) => (await rows<{ pos: number }>(one, 'SELECT pos FROM feed ORDER BY pos')).map(({ pos }) => pos);
+const open = (): Promise<TestGateway> => testGateway({ config, script });
+const positions = async (one: TestGateway) => (await one.rows.feed({}, 'pos')).map(({ pos }) => pos);
 
 /** Collects what a subscriber hears. `through(pos)` resolves when it has heard that position. */
-function listen(gateway: Gateway, cursor?: number, pace: () => Promise<void> | void = () => {}) {
+function listen(one: TestGateway, cursor?: number, pace: () => Promise<void> | void = () => {}) {
   const events: FeedEvent[] = [];
   const failures: unknown[] = [];
   let resets = 0;
   let wake = () => {};
-  const undo = gateway.bus.subscribe(
+  const undo = one.inside.subscribe(
     {
       wants: () => true,
       async deliver(event) {
@@ -60,24 +56,23 @@ function listen(gateway: Gateway, cursor?: number, pace: () => Promise<void> | v
 }
 
 /** Everything is over: no run, exchange or delivery is open. Answers the last position. */
-async function settled(one: Stage): Promise<number> {
-  await one.settled();
+async function settled(one: TestGateway): Promise<number> {
+  await one.finished();
   return (await positions(one)).at(-1)!;
 }
 
 /** Chats, an exchange, a failure, a reset and an abort: every kind of event. */
-async function busyDay(one: Stage): Promise<number> {
-  const { gateway } = one;
-  await write(gateway, 'hello');
-  await write(gateway, 'ask', 'ana');
-  await write(gateway, 'fail', 'cy');
-  const runs = await Promise.all(['a', 'b', 'c'].map((text) => write(gateway, text, 'dee')));
-  await gateway.engine.abort(runs[2]!, 'enough');
+async function busyDay(one: TestGateway): Promise<number> {
+  await one.say('hello');
+  await one.say('ask', { from: 'ana' });
+  await one.say('fail', { from: 'cy' });
+  const runs = await Promise.all(['a', 'b', 'c'].map((text) => one.say(text, { from: 'dee' })));
+  await one.abort(runs[2]!, 'enough');
   await settled(one);
-  await gateway.engine.reset('agent:ana:direct:you');
-  await write(gateway, 'again');
+  await one.reset('agent:ana:direct:you');
+  await one.say('again');
   await settled(one);
-  await gateway.engine.closeSession('agent:ana:direct:cy', 'archived', false);
+  await one.closeSession('agent:ana:direct:cy', 'archived', false);
   return settled(one);
 }
 
@@ -87,10 +82,10 @@ const shown = (events: FeedEvent[]) => events.map((event) => ({ ...event, level:
 describe('a subscriber', () => {
   it('from the beginning and a live one hear the same events in the same order', async () => {
     const one = await open();
-    const live = listen(one.gateway, 0);
+    const live = listen(one, 0);
     const last = await busyDay(one);
     await live.through(last);
-    const late = listen(one.gateway, 0);
+    const late = listen(one, 0);
     await late.through(last);
     expect(shown(late.events)).toEqual(shown(live.events));
     expect(live.events.map(({ pos }) => pos)).toEqual(await positions(one));
@@ -99,10 +94,10 @@ describe('a subscriber', () => {
 
   it('without a cursor hears what happens from now on', async () => {
     const one = await open();
-    await write(one.gateway, 'before');
+    await one.say('before');
     const before = await settled(one);
-    const live = listen(one.gateway);
-    await write(one.gateway, 'after');
+    const live = listen(one);
+    await one.say('after');
     const last = await settled(one);
     await live.through(last);
     expect(live.events.map(({ pos }) => pos)).toEqual((await positions(one)).filter((pos) => pos > before));
@@ -113,13 +108,13 @@ describe('a subscriber', () => {
     const last = await busyDay(one);
     const all = await positions(one);
     for (const cursor of [0, ...all.slice(0, -1)]) {
-      const back = listen(one.gateway, cursor);
+      const back = listen(one, cursor);
       await back.through(last);
       back.undo();
       expect(back.events.map(({ pos }) => pos)).toEqual(all.filter((pos) => pos > cursor));
     }
-    const none = listen(one.gateway, last);
-    await write(one.gateway, 'one more');
+    const none = listen(one, last);
+    await one.say('one more');
     const end = await settled(one);
     await none.through(end);
     expect(none.events[0]!.pos).toBe(last + 1);
@@ -133,16 +128,16 @@ describe('a subscriber', () => {
         const heard: number[] = [];
         const cursor = () => heard.at(-1) ?? start;
         const writing = (async () => {
-          for (let index = 0; index < 30; index++) await write(one.gateway, `m${index}`, `peer${index % 3}`);
+          for (let index = 0; index < 30; index++) await one.say(`m${index}`, { from: `peer${index % 3}` });
           return settled(one);
         })();
         for (const stay of stays) {
-          const visit = listen(one.gateway, cursor());
+          const visit = listen(one, cursor());
           await Promise.race([visit.through(cursor() + stay), writing]);
           visit.undo();
           heard.push(...visit.events.map(({ pos }) => pos));
         }
-        const rest = listen(one.gateway, cursor());
+        const rest = listen(one, cursor());
         await rest.through(await writing);
         rest.undo();
         heard.push(...rest.events.map(({ pos }) => pos));
@@ -155,11 +150,11 @@ describe('a subscriber', () => {
   it('that is slow loses nothing, and holds nobody up', async () => {
     const one = await open();
     const tick = () => new Promise<void>((resolve) => setImmediate(resolve));
-    const slow = listen(one.gateway, 0, async () => {
+    const slow = listen(one, 0, async () => {
       for (let ticks = 0; ticks < 5; ticks++) await tick();
     });
-    const quick = listen(one.gateway, 0);
-    await Promise.all(Array.from({ length: 120 }, (_, index) => write(one.gateway, `m${index}`, `peer${index % 10}`)));
+    const quick = listen(one, 0);
+    await Promise.all(Array.from({ length: 120 }, (_, index) => one.say(`m${index}`, { from: `peer${index % 10}` })));
     const last = await settled(one);
     await quick.through(last);
     expect(slow.events.length).toBeLessThan(quick.events.length);
@@ -172,8 +167,8 @@ describe('a subscriber', () => {
   it('that stands still for a while reads on from the store when it moves again', async () => {
     const one = await open();
     const go = Promise.withResolvers<void>();
-    const still = listen(one.gateway, undefined, () => go.promise);
-    await Promise.all(Array.from({ length: 80 }, (_, index) => write(one.gateway, `m${index}`, `peer${index % 10}`)));
+    const still = listen(one, undefined, () => go.promise);
+    await Promise.all(Array.from({ length: 80 }, (_, index) => one.say(`m${index}`, { from: `peer${index % 10}` })));
     const last = await settled(one);
     expect(still.events).toHaveLength(1);
     go.resolve();
@@ -186,7 +181,7 @@ describe('a subscriber', () => {
     const one = await open();
     const heard: FeedEvent[] = [];
     const done = Promise.withResolvers<void>();
-    one.gateway.bus.subscribe(
+    one.inside.subscribe(
       {
         wants: (event) => event.sessionKey === 'agent:ana:direct:ana',
         deliver(event) {
@@ -198,8 +193,8 @@ describe('a subscriber', () => {
       },
       0,
     );
-    await Promise.all(Array.from({ length: 60 }, (_, index) => write(one.gateway, `m${index}`, 'bo')));
-    await write(one.gateway, 'mine', 'ana');
+    await Promise.all(Array.from({ length: 60 }, (_, index) => one.say(`m${index}`, { from: 'bo' })));
+    await one.say('mine', { from: 'ana' });
     await done.promise;
     expect(heard.filter(({ kind }) => kind === 'entry')).toHaveLength(2);
     expect(heard.every(({ sessionKey }) => sessionKey === 'agent:ana:direct:ana')).toBe(true);
@@ -207,21 +202,21 @@ describe('a subscriber', () => {
 
   it('hears nothing any more after it has left', async () => {
     const one = await open();
-    const left = listen(one.gateway, 0);
+    const left = listen(one, 0);
     await left.through(await settled(one));
     left.undo();
     const before = left.events.length;
-    await write(one.gateway, 'later');
+    await one.say('later');
     await settled(one);
     expect(left.events).toHaveLength(before);
   });
 
   it('that fails is told so once and is over; the others hear on', async () => {
     const one = await open();
-    const healthy = listen(one.gateway, 0);
+    const healthy = listen(one, 0);
     const failures: unknown[] = [];
     let delivered = 0;
-    one.gateway.bus.subscribe(
+    one.inside.subscribe(
       {
         wants: () => true,
         deliver() {
@@ -233,7 +228,7 @@ describe('a subscriber', () => {
       },
       0,
     );
-    await write(one.gateway, 'hello');
+    await one.say('hello');
     const last = await settled(one);
     await healthy.through(last);
     expect(failures).toEqual([new Error('the socket is closed')]);
@@ -244,13 +239,12 @@ describe('a subscriber', () => {
 
   it('goes on with its cursor after a restart of the gateway, without a gap', async () => {
     const one = await open();
-    const first = listen(one.gateway, 0);
+    const first = listen(one, 0);
     const before = await busyDay(one);
     await first.through(before);
-    await one.close();
-    const again = await open(one.stateDir);
-    const back = listen(again.gateway, before);
-    await write(again.gateway, 'after the restart');
+    const again = await one.restart();
+    const back = listen(again, before);
+    await again.say('after the restart');
     const last = await settled(again);
     await back.through(last);
     expect([...first.events, ...back.events].map(({ pos }) => pos)).toEqual(await positions(again));
@@ -261,20 +255,20 @@ describe('a subscriber', () => {
     const last = await busyDay(one);
     const all = await positions(one);
     const oldest = all[Math.floor(all.length / 2)]!;
-    await one.gateway.store.write(forget, { before: oldest });
+    await one.rows.forgetFeed(oldest);
     const kept = all.filter((pos) => pos >= oldest);
 
-    const old = listen(one.gateway, 1);
+    const old = listen(one, 1);
     await old.through(last);
     expect(old.resets()).toBe(1);
     expect(old.events.map(({ pos }) => pos)).toEqual(kept);
 
-    const justOlder = listen(one.gateway, oldest - 2);
+    const justOlder = listen(one, oldest - 2);
     await justOlder.through(last);
     expect(justOlder.resets()).toBe(1);
 
     for (const cursor of [oldest - 1, oldest]) {
-      const inTime = listen(one.gateway, cursor);
+      const inTime = listen(one, cursor);
       await inTime.through(last);
       expect(inTime.resets()).toBe(0);
       expect(inTime.events.map(({ pos }) => pos)).toEqual(kept.filter((pos) => pos > cursor));
@@ -284,8 +278,8 @@ describe('a subscriber', () => {
   it('whose cursor is from the future, as after a restored backup, is told to start over', async () => {
     const one = await open();
     const last = await settled(one);
-    const ahead = listen(one.gateway, last + 1_000);
-    await write(one.gateway, 'hello');
+    const ahead = listen(one, last + 1_000);
+    await one.say('hello');
     const end = await settled(one);
     while ((ahead.events.at(-1)?.pos ?? 0) < end) await new Promise((resolve) => setImmediate(resolve));
     expect(ahead.resets()).toBe(1);
@@ -294,11 +288,11 @@ describe('a subscriber', () => {
   it('that stands still for so long that the feed forgets what it missed is told to start over', async () => {
     const one = await open();
     const go = Promise.withResolvers<void>();
-    const still = listen(one.gateway, undefined, () => go.promise);
-    await Promise.all(Array.from({ length: 80 }, (_, index) => write(one.gateway, `m${index}`, `peer${index % 10}`)));
+    const still = listen(one, undefined, () => go.promise);
+    await Promise.all(Array.from({ length: 80 }, (_, index) => one.say(`m${index}`, { from: `peer${index % 10}` })));
     const last = await settled(one);
     const oldest = last - 20;
-    await one.gateway.store.write(forget, { before: oldest });
+    await one.rows.forgetFeed(oldest);
     go.resolve();
     await still.through(last);
     expect(still.resets()).toBe(1);
@@ -309,11 +303,11 @@ describe('a subscriber', () => {
 describe('the events', () => {
   it('tell each run from queued to exactly one end, and nothing after it', async () => {
     const one = await open();
-    const live = listen(one.gateway, 0);
+    const live = listen(one, 0);
     await live.through(await busyDay(one));
     const states = new Map<string, string[]>();
     for (const event of live.events) if (event.kind === 'run') states.set(event.runId, [...(states.get(event.runId) ?? []), event.state]);
-    const runs = await rows<{ id: string; state: string }>(one, 'SELECT id, state FROM runs');
+    const runs = await one.rows.runs();
     expect([...states.keys()].toSorted()).toEqual(runs.map(({ id }) => id).toSorted());
     for (const { id, state } of runs) {
       expect(states.get(id)!.join(' ')).toMatch(/^queued( running( waiting)*)? (ok|error|timeout|aborted)$/);
@@ -323,13 +317,13 @@ describe('the events', () => {
 
   it('carry each transcript in its order, without a gap, as it is stored', async () => {
     const one = await open();
-    const live = listen(one.gateway, 0);
+    const live = listen(one, 0);
     await live.through(await busyDay(one));
     const seqs = new Map<string, number[]>();
     for (const event of live.events)
       if (event.kind === 'entry') seqs.set(event.sessionId, [...(seqs.get(event.sessionId) ?? []), event.message.seq]);
     for (const heard of seqs.values()) expect(heard).toEqual(heard.map((_, index) => index + 1));
-    const stored = await rows<{ id: string }>(one, 'SELECT id FROM entries ORDER BY pk');
+    const stored = await one.rows.entries();
     expect(live.events.flatMap((event) => (event.kind === 'entry' ? [event.message.id] : []))).toEqual(stored.map(({ id }) => id));
   });
 
@@ -337,18 +331,18 @@ describe('the events', () => {
     const one = await open();
     const missing: string[] = [];
     const seen = Promise.withResolvers<void>();
-    one.gateway.bus.subscribe({
+    one.inside.subscribe({
       wants: (event) => event.kind === 'entry',
       async deliver(event) {
         if (event.kind !== 'entry') return;
-        const found = await rows(one, 'SELECT 1 FROM entries WHERE id = ?', event.message.id);
+        const found = await one.rows.entries({ id: event.message.id });
         if (found.length === 0) missing.push(event.message.id);
         if (event.message.role === 'assistant') seen.resolve();
       },
       reset() {},
       failed: seen.reject,
     });
-    await write(one.gateway, 'hello');
+    await one.say('hello');
     await seen.promise;
     expect(missing).toEqual([]);
   });
@@ -356,7 +350,7 @@ describe('the events', () => {
   it('say why a run failed, and why an exchange and a life are over', async () => {
     const one = await open();
     const last = await busyDay(one);
-    const { events } = { events: await listen(one.gateway, 0).through(last) };
+    const { events } = { events: await listen(one, 0).through(last) };
     const errors = events.flatMap((event) => (event.kind === 'run' && event.error !== undefined ? [`${event.state}: ${event.error}`] : []));
     expect(errors).toContain('error: no');
     expect(events.flatMap((event) => (event.kind === 'exchange' && event.reason !== undefined ? [event.reason] : []))).toEqual(['silent']);
@@ -366,19 +360,12 @@ describe('the events', () => {
   });
 });
 
-const forget = {
-  name: 'forget',
-  *body(t: Parameters<Parameters<Gateway['store']['write']>[0]['body']>[0], { before }: { before: number }) {
-    yield* t.run('DELETE FROM feed WHERE pos < ?', before);
-  },
-};
-
 describe('what the feed has forgotten', () => {
   it('is told also to who reads from the beginning', async () => {
     const one = await open();
     const last = await busyDay(one);
-    await one.gateway.store.write(forget, { before: last - 5 });
-    const late = listen(one.gateway, 0);
+    await one.rows.forgetFeed(last - 5);
+    const late = listen(one, 0);
     await late.through(last);
     expect(late.resets()).toBe(1);
     expect(late.events.map(({ pos }) => pos)).toEqual(await positions(one));
@@ -387,10 +374,10 @@ describe('what the feed has forgotten', () => {
   it('is told once when nothing is left, and what comes next is heard', async () => {
     const one = await open();
     const last = await busyDay(one);
-    await one.gateway.store.write(forget, { before: last + 1 });
+    await one.rows.forgetFeed(last + 1);
     const cursors = [0, 1, last, last + 1_000];
-    const subscribers = cursors.map((cursor) => listen(one.gateway, cursor));
-    await write(one.gateway, 'next');
+    const subscribers = cursors.map((cursor) => listen(one, cursor));
+    await one.say('next');
     const end = await settled(one);
     for (const { events } of subscribers) while (events.at(-1)?.pos !== end) await new Promise((resolve) => setImmediate(resolve));
     expect(subscribers.map(({ resets }) => resets())).toEqual([1, 1, 0, 1]);
@@ -401,9 +388,9 @@ describe('what the feed has forgotten', () => {
 describe('a subscription that is over', () => {
   it('is not kept, whether it was left or failed', async () => {
     const one = await open();
-    const before = one.gateway.bus.subscribers;
+    const before = one.inside.subscribers();
     const failed = Promise.withResolvers<unknown>();
-    one.gateway.bus.subscribe(
+    one.inside.subscribe(
       {
         wants: () => true,
         deliver: () => Promise.reject(new Error('the socket is closed')),
@@ -412,10 +399,10 @@ describe('a subscription that is over', () => {
       },
       0,
     );
-    const left = listen(one.gateway, 0);
-    expect(one.gateway.bus.subscribers).toBe(before + 2);
+    const left = listen(one, 0);
+    expect(one.inside.subscribers()).toBe(before + 2);
     await failed.promise;
     left.undo();
-    expect(one.gateway.bus.subscribers).toBe(before);
+    expect(one.inside.subscribers()).toBe(before);
   });
 });

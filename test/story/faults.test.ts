@@ -1,12 +1,9 @@
 // What goes wrong around a gateway that lives: a broken flow, a stolen lease, a second gateway, a clock that jumps, too much at once.
-import { join } from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import type { Gateway, GatewayOptions } from '../../src/gateway.ts';
 import type { FeedEvent } from '../../src/protocol/event.ts';
-import { Connection } from '../../src/store/sqlite/database.ts';
-import { RealClock } from '../clock.ts';
-import { eventOf, forTest, say, Stage, type ConfigText, type ScriptText } from './stage.ts';
+import { testGateway, type ConfigText, type ScriptText, type TestGateway, type TestOptions } from '../harness/gateway.ts';
+import { rewriteQueries } from '../harness/inside.ts';
+import { countRuns, meddle } from '../harness/rows.ts';
 
 const config: ConfigText = {
   agents: { list: [{ id: 'a', default: true }, { id: 'b' }] },
@@ -26,44 +23,27 @@ const script: ScriptText = [
   { steps: [{ say: 'reply' }] },
 ];
 
-async function start(
-  more: Partial<GatewayOptions> = {},
-  clock = new RealClock(),
-): Promise<Gateway & { stateDir: string; warned: string[] }> {
-  const { gateway, stateDir, warnings } = await forTest(new Stage(clock, more.stateDir)).start(config, script, more);
-  return Object.assign(gateway, { stateDir, warned: warnings });
-}
-
-const next = (gateway: Gateway, wanted: (event: FeedEvent) => boolean) => eventOf(gateway, wanted);
-
-/** A hand in the database while the gateway runs. */
-function meddle(stateDir: string, sql: string): void {
-  const db = new DatabaseSync(join(stateDir, 'interlane.db'), { timeout: 5_000 });
-  db.exec(sql);
-  db.close();
-}
+const start = (more: TestOptions = {}) => testGateway({ config, script, clock: 'real', ...more });
+const next = (gateway: TestGateway, wanted: (event: FeedEvent) => boolean) => gateway.event(wanted);
 
 describe('a flow that cannot be advanced', () => {
   it('does not keep its run from ending, is failed, and is told to the operator', async () => {
     const gateway = await start();
-    meddle(
-      gateway.stateDir,
-      `CREATE TRIGGER broken BEFORE INSERT ON exchange_turns WHEN NEW.turn > 0 BEGIN SELECT RAISE(ABORT, 'broken on purpose'); END`,
-    );
+    meddle(gateway.stateDir, 'no reply turns');
     const failed = next(gateway, (event) => event.kind === 'exchange' && event.state === 'failed');
-    const { runId } = await say(gateway, 'ask');
-    expect(await gateway.engine.wait(runId, 10_000)).toMatchObject({ state: 'ok', reply: expect.stringContaining('"status":"ok"') });
+    const runId = await gateway.say('ask');
+    expect(await gateway.wait(runId)).toMatchObject({ state: 'ok', reply: expect.stringContaining('"status":"ok"') });
     expect(await failed).toMatchObject({ reason: expect.stringContaining('broken on purpose') });
-    expect(gateway.warned.join()).toContain('broken on purpose');
+    expect(gateway.warnings.join()).toContain('broken on purpose');
   });
 });
 
 /** A run in the middle of its turn, whose lease another gateway takes. */
-const stolen = async (gateway: Awaited<ReturnType<typeof start>>) => {
+const stolen = async (gateway: TestGateway) => {
   const running = next(gateway, (event) => event.kind === 'run' && event.state === 'running');
-  const { runId } = await say(gateway, 'slow');
+  const runId = await gateway.say('slow');
   await running;
-  meddle(gateway.stateDir, `UPDATE runs SET epoch = epoch + 1`);
+  meddle(gateway.stateDir, 'steal runs');
   return runId;
 };
 
@@ -71,28 +51,21 @@ describe('a stale holder', () => {
   it('cannot write: another gateway took the run, so its end is refused and nothing of it is kept', async () => {
     const gateway = await start();
     const runId = await stolen(gateway);
-    const { runId: other } = await say(gateway, 'slow', 'q');
-    await gateway.engine.wait(other, 10_000);
-    expect(await gateway.engine.wait(runId, 0)).toMatchObject({ state: 'running' });
-    await gateway.close();
+    const other = await gateway.say('slow', { from: 'q' });
+    await gateway.wait(other);
+    expect(await gateway.wait(runId, 0)).toMatchObject({ state: 'running' });
     // The next start finds it as it was, and brings it to its one end.
-    const again = await start({ stateDir: gateway.stateDir });
-    expect(await again.engine.wait(runId, 10_000)).toMatchObject({ state: 'ok', reply: 'late' });
+    const again = await gateway.restart();
+    expect(await again.wait(runId)).toMatchObject({ state: 'ok', reply: 'late' });
   });
 });
 
 describe('the check of the lease', () => {
   it('is what refuses a stale holder: without it the stale end is kept', async () => {
-    const { answer } = Connection.prototype;
-    Connection.prototype.answer = function (this: Connection, query) {
-      return answer.call(this, { ...query, sql: query.sql.replace('pk = ? AND epoch = ?', 'pk = ? AND ? > 0') });
-    };
-    onTestFinished(() => {
-      Connection.prototype.answer = answer;
-    });
+    onTestFinished(rewriteQueries('pk = ? AND epoch = ?', 'pk = ? AND ? > 0'));
     const gateway = await start();
     const runId = await stolen(gateway);
-    expect(await gateway.engine.wait(runId, 10_000)).toMatchObject({ state: 'ok', reply: 'late' });
+    expect(await gateway.wait(runId)).toMatchObject({ state: 'ok', reply: 'late' });
   });
 });
 
@@ -103,23 +76,22 @@ describe('a second gateway on the same state', () => {
       code: 'STATE_IN_USE',
       message: expect.stringContaining(`process ${process.pid}`),
     });
-    const { runId } = await say(gateway, 'hello');
-    expect(await gateway.engine.wait(runId, 10_000)).toMatchObject({ state: 'ok' });
+    const runId = await gateway.say('hello');
+    expect(await gateway.wait(runId)).toMatchObject({ state: 'ok' });
   });
 });
 
 describe('a clock that jumps', () => {
   it.each([-86_400_000, 86_400_000])('by %d ms loses nothing: runs, waits and exchanges end as ever', async (jump) => {
-    const clock = new RealClock();
-    const gateway = await start({}, clock);
+    const gateway = await start();
     const over = next(gateway, (event) => event.kind === 'exchange' && event.state === 'done');
     const asking = next(gateway, (event) => event.kind === 'run' && event.state === 'waiting');
-    const { runId } = await say(gateway, 'ask');
+    const runId = await gateway.say('ask');
     await asking;
-    clock.jumped = jump;
-    const { runId: later } = await say(gateway, 'hello', 'q');
-    expect(await gateway.engine.wait(later, 10_000)).toMatchObject({ state: 'ok' });
-    expect(await gateway.engine.wait(runId, 10_000)).toMatchObject({ state: 'ok' });
+    gateway.realClock.jumped = jump;
+    const later = await gateway.say('hello', { from: 'q' });
+    expect(await gateway.wait(later)).toMatchObject({ state: 'ok' });
+    expect(await gateway.wait(runId)).toMatchObject({ state: 'ok' });
     expect(await over).toMatchObject({ kind: 'exchange' });
   });
 });
@@ -131,7 +103,7 @@ describe('100,000 inputs at once', () => {
     let other = 0;
     const taken = await Promise.all(
       Array.from({ length: 100_000 }, (_, n) =>
-        say(gateway, 'x', `p${n % 500}`).then(
+        gateway.say('x', { from: `p${n % 500}` }).then(
           () => 1,
           (error: { code?: string }) => {
             if (error.code === 'BUSY') busy++;
@@ -146,8 +118,6 @@ describe('100,000 inputs at once', () => {
     const accepted = taken.filter((one) => one === 1).length;
     expect(accepted).toBeGreaterThan(9_000);
     await gateway.close();
-    const db = new DatabaseSync(join(gateway.stateDir, 'interlane.db'), { readOnly: true });
-    expect(db.prepare('SELECT count(*) AS n FROM runs').get()).toEqual({ n: accepted });
-    db.close();
+    expect(countRuns(gateway.stateDir)).toBe(accepted);
   }, 60_000);
 });

@@ -6,8 +6,7 @@ import { Readable, Writable } from 'node:stream';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { run } from '../../src/cli/program.ts';
 import type { Terminal } from '../../src/cli/terminal.ts';
-import { HandClock } from '../clock.ts';
-import { forTest, say, Stage, type ConfigText, type ScriptText } from './stage.ts';
+import { testGateway, type ConfigText, type ScriptText, type TestGateway } from '../harness/gateway.ts';
 
 // Nothing here depends on how long it takes; a machine with other work to do may take its time.
 vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
@@ -55,38 +54,26 @@ async function interlane(argv: string[], input = ''): Promise<{ status: number; 
 }
 
 /** Chats, a tool call, a second life, a child, an archived session, a label: then everything is at rest. */
-async function busy(): Promise<Stage> {
-  const stage = await forTest(new Stage(new HandClock())).start(config, script);
-  const { gateway, clock } = stage;
-  await say(gateway, 'hello', 'cy');
-  await stage.settled();
-  clock.time += 1_000;
-  await say(gateway, 'ask', 'dee');
-  await stage.settled();
-  await say(gateway, 'old', 'eve');
-  await stage.settled();
-  clock.time += 1_000;
-  await gateway.engine.reset('agent:ana:direct:eve');
-  await say(gateway, 'new\n\u0007"', 'eve');
-  await say(gateway, 'away', 'fay');
-  await stage.settled();
-  await gateway.engine.closeSession('agent:ana:direct:fay', 'archived', false);
-  await gateway.store.write(
-    {
-      name: 'test child',
-      *body(t) {
-        // The child was active before its parent, so it goes out before it.
-        yield* t.run(`UPDATE sessions SET parent_key = 'agent:ana:direct:dee', depth = 1 WHERE key = 'agent:ana:direct:cy'`);
-        // What a real model's step leaves beside its text.
-        yield* t.run(
-          `UPDATE entries SET body = json_set(body, '$.reasoning', json('[{"type":"reasoning","text":"hm"}]'), '$.callOptions', json('[null]'), '$.cut', 'length')
-           WHERE role = 'assistant' AND body LIKE '%"calls"%'`,
-        );
-        yield* t.run(`UPDATE sessions SET label = 'kitchen', settings = '{"displayName":"Kitchen"}' WHERE key = 'agent:ana:direct:dee'`);
-      },
-    },
-    {},
-  );
+async function busy(): Promise<TestGateway> {
+  const stage = await testGateway({ config, script });
+  await stage.say('hello', { from: 'cy' });
+  await stage.finished();
+  stage.clock.jump(1_000);
+  await stage.say('ask', { from: 'dee' });
+  await stage.finished();
+  await stage.say('old', { from: 'eve' });
+  await stage.finished();
+  stage.clock.jump(1_000);
+  await stage.reset('agent:ana:direct:eve');
+  await stage.say('new\n\u0007"', { from: 'eve' });
+  await stage.say('away', { from: 'fay' });
+  await stage.finished();
+  await stage.closeSession('agent:ana:direct:fay', 'archived', false);
+  // The child was active before its parent, so it goes out before it.
+  await stage.rows.setSession('agent:ana:direct:cy', { parent_key: 'agent:ana:direct:dee', depth: 1 });
+  // What a real model's step leaves beside its text.
+  await stage.rows.addToCalls({ reasoning: [{ type: 'reasoning', text: 'hm' }], callOptions: [null], cut: 'length' });
+  await stage.rows.setSession('agent:ana:direct:dee', { label: 'kitchen', settings: '{"displayName":"Kitchen"}' });
   return stage;
 }
 
@@ -118,17 +105,37 @@ describe('sessions as lines', () => {
     expect(await interlane(['import', '-', '--state-dir', to], out)).toMatchObject({ status: 0, stderr: '' });
     expect(await lines(to)).toBe(out);
 
-    const columns = `key, id, life, current, label, depth, taint, exist_taint, level, state, next_seq, last_at, settings, delivery`;
-    const rows = (one: Stage) => one.rows(`SELECT ${columns} FROM sessions ORDER BY key, life`);
+    const rows = async (one: TestGateway) =>
+      (
+        await one.rows.sessions(
+          {},
+          'key',
+          'id',
+          'life',
+          'current',
+          'label',
+          'depth',
+          'taint',
+          'exist_taint',
+          'level',
+          'state',
+          'next_seq',
+          'last_at',
+          'settings',
+          'delivery',
+        )
+      ).toSorted((a, b) => a.key.localeCompare(b.key) || a.life - b.life);
+    const list = async (one: TestGateway) =>
+      (await one.rows.sessions({ current: 1 })).toSorted((a, b) => a.last_pos - b.last_pos).map(({ key }) => key);
     const before = await rows(stage);
-    const listed = await stage.rows(`SELECT key FROM sessions WHERE current = 1 ORDER BY last_pos`);
+    const listed = await list(stage);
     await stage.close();
-    const second = await forTest(new Stage(new HandClock(), to)).start(config, script);
+    const second = await testGateway({ config, script, stateDir: to });
     expect(await rows(second)).toEqual(before);
-    expect(await second.rows(`SELECT key FROM sessions WHERE current = 1 ORDER BY last_pos`)).toEqual(listed);
-    await say(second.gateway, 'again', 'cy');
-    await second.settled();
-    expect(await second.rows(`SELECT text FROM entries ORDER BY pk DESC LIMIT 1`)).toEqual([{ text: 're: again' }]);
+    expect(await list(second)).toEqual(listed);
+    await second.say('again', { from: 'cy' });
+    await second.finished();
+    expect((await second.rows.entries({}, 'text')).at(-1)).toEqual({ text: 're: again' });
   });
 
   it('of one session are a part of all', async () => {
@@ -158,7 +165,7 @@ describe('sessions as lines', () => {
     const before = await lines(to);
     expect(await interlane(['import', '-', '--state-dir', to], out)).toMatchObject({
       status: 65,
-      stderr: expect.stringContaining('import would overwrite 1 session (agent:ana:direct:eve)'),
+      stderr: expect.stringContaining('agent:ana:direct:eve'),
     });
     expect(await lines(to)).toBe(before);
     const done = await interlane(['import', '-', '--state-dir', to, '--as-new', '--json'], out);
