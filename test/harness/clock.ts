@@ -1,8 +1,8 @@
 // Time for tests. The manual clock moves only when the gateway is settled; the real one can jump.
 import { type Clock, systemClock } from '../../src/clock.ts';
 
-/** Requests to the operating system that end by themselves: files, names, connections, bytes on their way. */
-const underWay = /Req|ConnectWrap|WriteWrap|ShutdownWrap/i;
+/** Requests to the operating system that end by themselves. Bytes that nobody reads do not. */
+const underWay = /^FSReq|^GetAddrInfo|ConnectWrap$/;
 const turnOfLoop = () => new Promise<void>((resolve) => setImmediate(resolve));
 
 /**

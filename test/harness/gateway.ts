@@ -406,6 +406,12 @@ export class TestGateway implements AsyncDisposable {
     return this.http(path, { method: 'POST', body: JSON.stringify(body), ...init });
   }
 
+  /** An operator writes over HTTP; resolves when it is answered. */
+  async write(session: string, message: string): Promise<void> {
+    const { status, text } = await this.post(`/sessions/${encodeURIComponent(session)}/messages?wait=60`, { message });
+    if (status !== 200) throw new Error(text);
+  }
+
   sse(path: string, { token = this.admin, headers }: { token?: string; headers?: Record<string, string> } = {}): Promise<Listener> {
     return listenTo(this.url + path, token, headers);
   }

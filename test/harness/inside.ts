@@ -12,7 +12,7 @@ import { closeSession, resetSession } from '../../src/engine/sessions.ts';
 import { InterlaneError } from '../../src/errors.ts';
 import { Connection } from '../../src/store/sqlite/database.ts';
 import { compileWorld } from '../../src/rules/decide.ts';
-import { searchName } from '../../src/store/sqlite/search.ts';
+import { Search, searchName } from '../../src/store/sqlite/search.ts';
 import type { Gateway } from '../../src/gateway.ts';
 import type { FeedEvent } from '../../src/protocol/event.ts';
 import type { RunView } from '../../src/protocol/run.ts';
@@ -135,6 +135,23 @@ export async function listPages(
 
 /** The files of the search index. */
 export const indexFiles = (stateDir: string) => ['', '-wal'].map((end) => join(stateDir, searchName + end));
+
+/** Finishes the work of the index thread at once. */
+export function indexAll(stateDir: string): void {
+  const search = new Search(stateDir);
+  while (search.indexNext().more);
+  search.close();
+}
+
+/** How often the index finds a word, whoever may read it. */
+export function found(stateDir: string, text: string): number {
+  const search = new Search(stateDir);
+  try {
+    return search.search({ text, readable: (hit) => hit.text }).found.length;
+  } finally {
+    search.close();
+  }
+}
 
 const ending = { world: compileWorld(Config.parse({})), flowFailed() {} };
 

@@ -3,12 +3,9 @@
 import * as fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { errorTable } from '../../src/errors.ts';
-import { startGateway, type Gateway } from '../../src/gateway.ts';
-import { Config } from '../../src/config/schema.ts';
 import { methods, type MethodName } from '../../src/protocol/method.ts';
-import { RealClock } from '../clock.ts';
-import { bytes, connectParams, listen, upgrading, Wire, type Frame } from '../story/door.ts';
-import { Stage } from '../story/stage.ts';
+import { testGateway, type TestGateway } from '../harness/gateway.ts';
+import { bytes, connectParams, upgrading, Wire, type Frame } from '../harness/socket.ts';
 
 /** More of everything under `npm run soak`, with a seed of its own. */
 const soak = fc.readConfigureGlobal()?.seed === undefined;
@@ -160,47 +157,31 @@ function checkAnswer(answer: Frame, text: string, secrets: string[]): void {
 }
 
 describe('any frame', () => {
-  const stage = new Stage(new RealClock());
-  let gateway: Gateway;
+  let stage: TestGateway;
   let port: number;
   let admin: string;
   const tokens: Record<string, string> = {};
 
   beforeAll(async () => {
-    gateway = await startGateway(Config.parse({}), {
-      stateDir: stage.stateDir,
-      warn: (message) => stage.warnings.push(message),
-      search: false,
-      listen,
-    });
-    stage.gateway = gateway;
-    ({ port } = gateway.server!);
-    admin = gateway.server!.adminToken!;
-    const wire = new Wire(port);
-    await wire.event('connect.challenge');
-    await wire.hello(admin);
-    await wire.call('sessions.create', { key: 'other' });
-    tokens['operator.write'] = (await wire.call('tokens.create', { name: 'writer', scopes: ['operator.write'] })).token;
-    tokens['operator.read'] = (await wire.call('tokens.create', { name: 'reader', scopes: ['operator.read'] })).token;
-    tokens['session'] = (await wire.call('tokens.create', { name: 'bound', sessionKey: 'agent:main:other' })).token;
+    stage = await testGateway({ listen: { token: undefined }, clock: 'real', channels: [], shared: true });
+    ({ port, admin } = stage);
+    await stage.call('sessions.create', { key: 'other' });
+    tokens['operator.write'] = await stage.token('writer', { scopes: ['operator.write'] });
+    tokens['operator.read'] = await stage.token('reader', { scopes: ['operator.read'] });
+    tokens['session'] = await stage.token('bound', { sessionKey: 'agent:main:other' });
     tokens['operator.admin'] = admin;
-    await wire.end();
   });
   afterAll(() => stage.end());
 
   const healthy = async () => {
-    const wire = new Wire(port);
-    await wire.event('connect.challenge');
-    await wire.hello(admin);
-    expect(await wire.call('health')).toMatchObject({ ok: true });
-    await wire.end();
+    expect(await stage.call('health')).toMatchObject({ ok: true });
     expect(stage.warnings).toEqual([]);
   };
 
   it(
     'before the handshake is refused and closed, and nothing is done',
     async () => {
-      const before = await stage.rows('SELECT count(*) AS n FROM feed');
+      const before = await stage.rows.feed();
       let left = runs;
       await fc.assert(
         fc.asyncProperty(fc.array(frame, { minLength: 1, maxLength: 5 }), fc.boolean(), async (frames, connects) => {
@@ -221,7 +202,7 @@ describe('any frame', () => {
         { numRuns: Math.ceil(runs / 3) },
       );
       expect(left).toBeLessThan(runs / 3);
-      expect(await stage.rows('SELECT count(*) AS n FROM feed')).toEqual(before);
+      expect(await stage.rows.feed()).toEqual(before);
       await healthy();
     },
     timeout,
@@ -233,7 +214,7 @@ describe('any frame', () => {
       const order = ['session', 'operator.read', 'operator.write', 'operator.admin'];
       const rights = new Set<string>(scope === 'session' ? ['session'] : order.slice(0, order.indexOf(scope) + 1));
       const secrets = [admin, ...Object.values(tokens)];
-      const feed = () => stage.rows<{ n: number }>(`SELECT count(*) AS n FROM feed`);
+      const feed = () => stage.rows.feed();
       const before = await feed();
       let wire: Wire | undefined;
       let served = 0;
@@ -274,7 +255,7 @@ describe('any frame', () => {
       expect(served).toBeGreaterThan(scope === 'session' ? 10 : 200);
       // Who may only read has changed nothing.
       if (scope === 'operator.read') expect(await feed()).toEqual(before);
-      await stage.settled();
+      await stage.finished();
       await healthy();
     },
     timeout,
@@ -285,9 +266,8 @@ describe('any request', () => {
   it(
     'on the HTTP side of the port is answered without a word of the inside',
     async () => {
-      const stage = new Stage(new RealClock());
-      await stage.start({}, [], { listen });
-      const { port } = stage.gateway.server!;
+      await using stage = await testGateway({ listen: true, clock: 'real', shared: true });
+      const { port } = stage;
       const line = fc.string({ unit: 'binary-ascii', maxLength: 30 });
       const path = fc.oneof(
         fc.constantFrom(
@@ -346,25 +326,21 @@ describe('any request', () => {
         http,
         fc.uint8Array({ maxLength: 300 }).map((some) => Buffer.from(some)),
       );
-      try {
-        await fc.assert(
-          fc.asyncProperty(raw, async (data) => {
-            const answer = await bytes(port, data);
-            expect(answer).not.toMatch(inside);
-            expect(answer).not.toContain(stage.stateDir);
-            if (answer !== '') expect(answer).toMatch(/^HTTP\/1\.[01] \d{3} /);
-            expect(answer).not.toMatch(/^HTTP\/1\.[01] 5\d\d /);
-            expect(answer).not.toMatch(/set-cookie/i);
-          }),
-          { numRuns: Math.ceil(runs / 4) },
-        );
-        expect(stage.warnings).toEqual([]);
-        expect(await bytes(port, 'GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n')).toMatch(
-          /^HTTP\/1\.1 200 [^]*\r\n\r\nok$/,
-        );
-      } finally {
-        await stage.end();
-      }
+      await fc.assert(
+        fc.asyncProperty(raw, async (data) => {
+          const answer = await bytes(port, data);
+          expect(answer).not.toMatch(inside);
+          expect(answer).not.toContain(stage.stateDir);
+          if (answer !== '') expect(answer).toMatch(/^HTTP\/1\.[01] \d{3} /);
+          expect(answer).not.toMatch(/^HTTP\/1\.[01] 5\d\d /);
+          expect(answer).not.toMatch(/set-cookie/i);
+        }),
+        { numRuns: Math.ceil(runs / 4) },
+      );
+      expect(stage.warnings).toEqual([]);
+      expect(await bytes(port, 'GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n')).toMatch(
+        /^HTTP\/1\.1 200 [^]*\r\n\r\nok$/,
+      );
     },
     timeout,
   );

@@ -3,7 +3,7 @@ import { request } from 'node:http';
 import * as fc from 'fast-check';
 import { expect, it, vi } from 'vitest';
 import { routes } from '../../src/protocol/http.ts';
-import { adminToken, door, tokenFor, type Door } from '../story/http-door.ts';
+import { adminToken, testGateway, type TestGateway } from '../harness/gateway.ts';
 
 vi.setConfig({ testTimeout: 600_000, hookTimeout: 30_000 });
 
@@ -75,7 +75,7 @@ const header = fc.record(
 const method = fc.constantFrom('GET', 'POST', 'HEAD', 'PUT', 'DELETE', 'OPTIONS', 'PATCH', 'TRACE', 'PROPFIND');
 
 /** The status and as much of the answer as there is; a stream is left when it begins. */
-function send(stage: Door, what: { method: string; path: string; headers: Record<string, string>; body: string }) {
+function send(stage: TestGateway, what: { method: string; path: string; headers: Record<string, string>; body: string }) {
   return new Promise<{ status: number; text: string; stream: boolean }>((resolve, reject) => {
     const asked = request(stage.url, { method: what.method, path: what.path, headers: what.headers, agent: false }, (response) => {
       const stream = response.headers['content-type']?.startsWith('text/event-stream') ?? false;
@@ -95,9 +95,9 @@ function send(stage: Door, what: { method: string; path: string; headers: Record
 }
 
 it('any request is answered without a stack, and without a word to those who may not', async () => {
-  const stage = await door().open();
-  await stage.tell('main', 'the secret of the house');
-  const bound = await tokenFor(stage, 'bound', { sessionKey: 'main' });
+  const stage = await testGateway({ listen: true });
+  await stage.write('main', 'the secret of the house');
+  const bound = await stage.token('bound', { sessionKey: 'main' });
   await fc.assert(
     fc.asyncProperty(method, path, query, header, body, async (method, path, query, headers, body) => {
       const asked = query.length === 0 ? '' : `?${query.map(([name, value]) => `${name}=${value}`).join('&')}`;
@@ -114,7 +114,7 @@ it('any request is answered without a stack, and without a word to those who may
     }),
   );
   expect(stage.warnings).toEqual([]);
-  expect((await stage.ask('/healthz')).text).toBe('ok');
+  expect((await stage.http('/healthz')).text).toBe('ok');
   const left = /interlane_connections\{door="sse"\} 0/;
-  while (!left.test((await stage.ask('/metrics')).text));
+  while (!left.test((await stage.http('/metrics')).text));
 });

@@ -3,9 +3,8 @@ import { readFileSync } from 'node:fs';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import type { DeliveryContext } from '../../src/protocol/session.ts';
 import { toolNames } from '../../src/protocol/tool.ts';
-import { HandClock, RealClock } from '../clock.ts';
+import { testGateway } from '../harness/gateway.ts';
 import { mockProvider } from '../mock/provider.ts';
-import { forTest, say, Stage } from './stage.ts';
 
 // Nothing here depends on how long it takes.
 vi.setConfig({ testTimeout: 60_000 });
@@ -30,9 +29,8 @@ it('system prompt and all tool definitions of a main session are at most 2,500 t
   const provider = await mockProvider(() => ({ text: 'Hello.' }));
   onTestFinished(() => provider.close());
   const models = { providers: { mock: { type: 'openai-compatible' as const, baseUrl: provider.url } } };
-  const { gateway } = await forTest(new Stage(new RealClock())).start({ models, agents: { defaults: { model: 'mock/m' } } }, []);
-  const { runId } = await say(gateway, 'hi');
-  expect((await gateway.engine.wait(runId, 60_000)).reply).toBe('Hello.');
+  const gateway = await testGateway({ config: { models, agents: { defaults: { model: 'mock/m' } } }, clock: 'real' });
+  expect((await gateway.answer('hi')).reply).toBe('Hello.');
   const { messages, tools } = provider.asked[0]!.body as { messages: { content: string }[]; tools: { function: { name: string } }[] };
   const prompt = tokens(messages[0]!.content);
   const definitions = tokens(JSON.stringify(tools));
@@ -43,36 +41,23 @@ it('system prompt and all tool definitions of a main session are at most 2,500 t
 
 it('sessions_list with 50 ordinary rows is at most 4,000 tokens', async () => {
   const calls = [{ tool: 'sessions_list', args: { limit: 51 } }];
-  const stage = await forTest(new Stage(new HandClock())).start({ tools: { sessions: { visibility: 'agent' } } }, [
-    { when: 'list', steps: [{ calls }, { say: '{{result}}' }] },
-    { steps: [{ say: 'ok' }] },
-  ]);
-  const { engine, store } = stage.gateway;
+  const stage = await testGateway({
+    config: { tools: { sessions: { visibility: 'agent' } } },
+    script: [{ when: 'list', steps: [{ calls }, { say: '{{result}}' }] }, { steps: [{ say: 'ok' }] }],
+  });
   for (const { key, kind, sessionId, label, displayName, delivery, totalTokens, systemSent, settings } of ordinary) {
     const runId = `run of ${sessionId}`;
-    const input = {
-      text: 'hi',
-      provenance: { kind: 'user' as const },
-      principal: 'you',
-      taint: 0,
-      mode: 'followup' as const,
-      deliver: false,
-    };
-    await engine.accept({
-      sessionKey: key,
-      open: { id: sessionId, agent: 'main', kind, label, user: 'you' },
-      runId,
-      class: 'main',
-      now: 0,
-      ...input,
+    await stage.accept(runId, { sessionKey: key, open: { id: sessionId, agent: 'main', kind, label, user: 'you' }, text: 'hi', now: 0 });
+    await stage.wait(runId);
+    await stage.rows.setSession(key, {
+      settings: JSON.stringify({ displayName, ...settings }),
+      delivery: delivery ? JSON.stringify(delivery) : null,
+      total_tokens: totalTokens,
+      system_sent: systemSent ? 1 : 0,
+      last_at: stage.now(),
     });
-    await engine.wait(runId, 60_000);
-    const set = [JSON.stringify({ displayName, ...settings }), delivery ? JSON.stringify(delivery) : null, totalTokens, systemSent ? 1 : 0];
-    const sql = 'UPDATE sessions SET settings = ?, delivery = ?, total_tokens = ?, system_sent = ?, last_at = ? WHERE key = ?';
-    await store.write({ name: 'ordinary', body: (t) => t.run(sql, ...set, stage.clock.now(), key) }, {});
   }
-  const { runId } = await say(stage.gateway, 'list them');
-  const answer = (await engine.wait(runId, 60_000)).reply!;
+  const answer = (await stage.answer('list them')).reply!;
   const { sessions } = JSON.parse(answer) as { sessions: { key: string }[] };
   const rows = sessions.filter(({ key }) => key !== 'agent:main:main');
   console.log(`sessions_list with ${rows.length} rows: ${tokens(JSON.stringify(rows))} tokens`);

@@ -1,8 +1,7 @@
 // The log says what happened, and never what was said or by which secret.
 import { expect, it } from 'vitest';
 import { createLog } from '../../src/observe/log.ts';
-import { HandClock } from '../clock.ts';
-import { forTest, say, Stage } from './stage.ts';
+import { testGateway } from '../harness/gateway.ts';
 
 function lines(level?: string) {
   const written: string[] = [];
@@ -12,16 +11,11 @@ function lines(level?: string) {
 
 it('has a line for each run, delivery and change of a session, without their words', async () => {
   const { log, written, read } = lines();
-  const stage = await forTest(new Stage(new HandClock())).start(
-    {},
-    [{ when: 'break', steps: [{ fail: 'as asked' }] }, { steps: [{ say: 'the secret answer' }] }],
-    { log },
-  );
-  const good = await say(stage.gateway, 'the secret question');
-  await stage.gateway.engine.wait(good.runId, 1_000);
-  const bad = await say(stage.gateway, 'break');
-  await stage.gateway.engine.wait(bad.runId, 1_000);
-  await stage.settled();
+  const script = [{ when: 'break', steps: [{ fail: 'as asked' }] }, { steps: [{ say: 'the secret answer' }] }];
+  const stage = await testGateway({ script, log });
+  const good = await stage.answer('the secret question');
+  await stage.answer('break');
+  await stage.finished();
   expect(read().map(({ level, msg, outcome, state, change }) => [level, msg, outcome ?? state ?? change])).toEqual([
     ['info', 'session changed', 'created'],
     ['info', 'run ended', 'ok'],
