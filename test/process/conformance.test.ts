@@ -1,7 +1,7 @@
 // The official conformance suite against our real HTTP stack: routes, Host and Origin, tokens, protocol. Each expected failure has its reason.
 import { describe, expect, it } from 'vitest';
+import { testGateway } from '../harness/gateway.ts';
 import { withToken } from '../mcp/bearer.ts';
-import { door } from '../mcp/door.ts';
 import { mountFixtures } from '../mcp/fixtures.ts';
 import { start } from './child.ts';
 
@@ -9,8 +9,8 @@ const suite = 'node_modules/@modelcontextprotocol/conformance/dist/index.js';
 
 describe.each(['2025-11-25', '2026-07-28'])('the conformance suite of %s', (revision) => {
   it('finds only the failures that are listed, and each of those', async () => {
-    const stage = await door({}, [], { extendMcp: mountFixtures });
-    const { token } = await stage.operator('guests.join', { name: 'conformance' });
+    const stage = await testGateway({ listen: true, extendMcp: mountFixtures });
+    const { token } = await stage.call('guests.join', { name: 'conformance' });
     const url = `${await withToken(stage.url, token)}/mcp`;
     const expected = `test/mcp/conformance-${revision}.yml`;
     const args = [suite, 'server', '--url', url, '--requirements', revision, '--expected-failures', expected];

@@ -2,7 +2,8 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { Published, Wire } from '../story/door.ts';
+import { Published } from '../harness/published.ts';
+import { Wire } from '../harness/socket.ts';
 import { scratch, start, type Running } from './child.ts';
 
 const token = 'the token of this test';
