@@ -14,7 +14,7 @@ import { formatSessionKey, keySpellings, requireSessionKey, keyChannel, type Ses
 import { decideSpawn } from './spawn-policy.ts';
 import { destinationLevel, join, mayFlow } from './taint.ts';
 import { compileToolRules, decideTool, serverOf, serversFor, type ToolAnswer, type ToolHolder, type ToolRules } from './tool-policy.ts';
-import { decideVisibility, listFilter, passesFilter, scopeOf, type ListFilter, type Viewer } from './visibility.ts';
+import { decideVisibility, listFilter, passesFilter, scopeOf, type ListFilter, type Observer, type Viewed } from './visibility.ts';
 
 /** Everything decisions depend on besides the request; made once from a config. */
 export interface World {
@@ -164,27 +164,22 @@ export interface ListScope {
 }
 
 export function listScope(world: World, caller: Party, agents: Iterable<string>): ListScope {
-  const viewer = viewerOf(world, caller);
+  const observer = observerOf(world, caller);
   return {
-    ...scopeOf(world.visibility, viewer),
-    filter: listFilter(world.visibility, world.agentToAgent, viewer, agents),
+    ...scopeOf(world.visibility, observer),
+    filter: listFilter(world.visibility, world.agentToAgent, observer, agents),
     levels: levels.filter((level) => mayFlow(level, caller.facts.taint)),
-  };
-}
-
-/** What an operator's lists are cut to. */
-export function operatorScope(level: Level, filter: Pick<ListFilter, 'agents' | 'spawnedBy'>): ListScope {
-  return {
-    visibility: 'all',
-    why: `an operator sees every session up to ${level}`,
-    filter: { key: '', ...filter },
-    levels: levels.filter((one) => mayFlow(one, level)),
   };
 }
 
 export function inListScope(scope: ListScope, row: Party): boolean {
   const viewed = { key: row.storeKey, agent: row.key.agent, spawnedBy: row.facts.spawnedBy };
-  return passesFilter(scope.filter, viewed) && (row.storeKey === scope.filter.key || scope.levels.includes(knownFrom(row)));
+  return passesScope(scope, { ...viewed, level: knownFrom(row) });
+}
+
+/** The same for a session of which only the facts that lists depend on are known. */
+export function passesScope(scope: ListScope, viewed: Viewed & { level: Level }): boolean {
+  return passesFilter(scope.filter, viewed) && (viewed.key === scope.filter.key || scope.levels.includes(viewed.level));
 }
 
 // The gates, in the order of the trace -------------------------------------------------------------------------------
@@ -197,7 +192,7 @@ function reach(verdict: Verdict, world: World, caller: Party, target: Party): vo
     );
   const own = caller.storeKey === target.storeKey;
   const viewed = { key: target.storeKey, agent: target.key.agent, spawnedBy: target.facts.spawnedBy };
-  const seen = decideVisibility(world.visibility, viewerOf(world, caller), viewed);
+  const seen = decideVisibility(world.visibility, observerOf(world, caller), viewed);
   verdict.gate('visibility', seen.allowed, 'SESSION_NOT_FOUND', seen.why, 'hides');
   const child = viewed.spawnedBy === caller.storeKey;
   const crossing = child
@@ -266,7 +261,7 @@ function hook(verdict: Verdict, world: World, caller: Party, what: Pick<HookSubj
   verdict.policy(what.hook, answer);
 }
 
-function viewerOf(world: World, caller: Party): Viewer {
+function observerOf(world: World, caller: Party): Observer {
   const { agent } = caller.key;
   return {
     key: caller.storeKey,

@@ -124,7 +124,7 @@ describe('a hidden session', () => {
     const seen = rows
       .map((row) => ({ ...row, key: row.facts.key, agent: row.facts.key.split(':')[1]! }))
       .filter((row) => decide({ action: 'list', caller, target: partyOf(world, row.facts) }, world).effect === 'ALLOW');
-    const value = { key: 'key', id: 'id', label: 'label' } as const;
+    const value = { key: 'key', id: 'id', label: 'label', shortId: 'id' } as const;
     const found = planned.plan.lookups.map((lookup) => seen.filter((row) => row[value[lookup.by]] === Object.values(lookup)[1]));
     return settleReference(
       planned.plan,

@@ -5,9 +5,9 @@ import { defaultConfig, readConfig } from '../config/load.ts';
 import { visibilities, type Visibility } from '../protocol/labels.ts';
 import { decideCrossing } from './agent-to-agent.ts';
 import { compileWorld, decide, partyOf } from './decide.ts';
-import { decideVisibility, listFilter, passesFilter, scopeOf, type Viewed, type Viewer } from './visibility.ts';
+import { decideVisibility, listFilter, passesFilter, scopeOf, type Viewed, type Observer } from './visibility.ts';
 
-const viewer: Viewer = { key: 'agent:work:main', agent: 'work', sandboxed: false, sandboxVisibility: 'spawned' };
+const viewer: Observer = { key: 'agent:work:main', agent: 'work', sandboxed: false, sandboxVisibility: 'spawned' };
 const itself: Viewed = { key: 'agent:work:main', agent: 'work' };
 const child: Viewed = { key: 'agent:work:subagent:1', agent: 'work', spawnedBy: viewer.key };
 const foreignChild: Viewed = { key: 'agent:home:subagent:2', agent: 'home', spawnedBy: viewer.key };
@@ -27,7 +27,7 @@ const anyViewer = fc
     sandboxVisibility: fc.constantFrom<'spawned' | 'all'>('spawned', 'all'),
     see: fc.option(setting, { nil: undefined }),
   })
-  .map(({ name, ...rest }): Viewer => Object.assign(rest, { key: keyOf(rest.agent, name) }));
+  .map(({ name, ...rest }): Observer => Object.assign(rest, { key: keyOf(rest.agent, name) }));
 const anyViewed = fc
   .record({ agent, name, spawnedBy: fc.option(fc.tuple(agent, name), { nil: undefined }) })
   .map(({ agent, name, spawnedBy }): Viewed => ({ agent, key: keyOf(agent, name), spawnedBy: spawnedBy && keyOf(...spawnedBy) }));

@@ -3,8 +3,8 @@ import { visibilities, type Visibility } from '../protocol/labels.ts';
 import type { AgentToAgent } from '../protocol/settings.ts';
 import { decideCrossing } from './agent-to-agent.ts';
 
-/** The session that asks. */
-export interface Viewer {
+/** The session that wants to see others. */
+export interface Observer {
   key: string;
   agent: string;
   sandboxed: boolean;
@@ -26,22 +26,23 @@ export interface Scope {
 }
 
 /** The visibility that holds for a session. The clamp only narrows: `self` stays `self`. */
-export function scopeOf(setting: Visibility, viewer: Viewer): Scope {
-  const visibility = viewer.see ?? setting;
-  const why = viewer.see === undefined ? `tools.sessions.visibility is "${setting}"` : `the operator lets this session see "${viewer.see}"`;
-  const clamp = viewer.sandboxed && viewer.sandboxVisibility === 'spawned';
+export function scopeOf(setting: Visibility, observer: Observer): Scope {
+  const visibility = observer.see ?? setting;
+  const why =
+    observer.see === undefined ? `tools.sessions.visibility is "${setting}"` : `the operator lets this session see "${observer.see}"`;
+  const clamp = observer.sandboxed && observer.sandboxVisibility === 'spawned';
   if (clamp && visibilities.indexOf(visibility) > visibilities.indexOf('tree'))
     return { visibility: 'tree', why: `${why}, but this session is sandboxed and sees at most what it spawned` };
   return { visibility, why };
 }
 
-export function decideVisibility(setting: Visibility, viewer: Viewer, target: Viewed): { allowed: boolean; why: string } {
-  const scope = scopeOf(setting, viewer);
-  if (target.key === viewer.key) return { allowed: true, why: 'a session sees itself' };
-  if (scope.visibility !== 'self' && target.spawnedBy === viewer.key) return { allowed: true, why: 'this session spawned it' };
+export function decideVisibility(setting: Visibility, observer: Observer, target: Viewed): { allowed: boolean; why: string } {
+  const scope = scopeOf(setting, observer);
+  if (target.key === observer.key) return { allowed: true, why: 'a session sees itself' };
+  if (scope.visibility !== 'self' && target.spawnedBy === observer.key) return { allowed: true, why: 'this session spawned it' };
   if (scope.visibility === 'all') return { allowed: true, why: scope.why };
-  if (scope.visibility === 'agent' && target.agent === viewer.agent)
-    return { allowed: true, why: `${scope.why}, and both belong to agent "${viewer.agent}"` };
+  if (scope.visibility === 'agent' && target.agent === observer.agent)
+    return { allowed: true, why: `${scope.why}, and both belong to agent "${observer.agent}"` };
   return { allowed: false, why: scope.why };
 }
 
@@ -53,14 +54,14 @@ export interface ListFilter {
 }
 
 /** The same answer as `decideVisibility` and `decideCrossing` give one by one, for a whole list at once. */
-export function listFilter(setting: Visibility, crossing: AgentToAgent, viewer: Viewer, agents: Iterable<string>): ListFilter {
-  const { visibility } = scopeOf(setting, viewer);
-  if (visibility === 'self') return { key: viewer.key };
-  if (visibility === 'tree') return { key: viewer.key, spawnedBy: viewer.key };
-  if (visibility === 'agent') return { key: viewer.key, spawnedBy: viewer.key, agents: [viewer.agent] };
+export function listFilter(setting: Visibility, crossing: AgentToAgent, observer: Observer, agents: Iterable<string>): ListFilter {
+  const { visibility } = scopeOf(setting, observer);
+  if (visibility === 'self') return { key: observer.key };
+  if (visibility === 'tree') return { key: observer.key, spawnedBy: observer.key };
+  if (visibility === 'agent') return { key: observer.key, spawnedBy: observer.key, agents: [observer.agent] };
   const everyAgent = crossing.enabled && (crossing.allow.length === 0 || crossing.allow.some((pattern) => pattern.trim() === '*'));
-  const reachable = [...new Set([viewer.agent, ...agents])].filter((agent) => decideCrossing(crossing, viewer.agent, agent).allowed);
-  return { key: viewer.key, spawnedBy: viewer.key, agents: everyAgent ? 'every' : reachable };
+  const reachable = [...new Set([observer.agent, ...agents])].filter((agent) => decideCrossing(crossing, observer.agent, agent).allowed);
+  return { key: observer.key, spawnedBy: observer.key, agents: everyAgent ? 'every' : reachable };
 }
 
 export function passesFilter(filter: ListFilter, row: Viewed): boolean {

@@ -7,6 +7,8 @@ import type { FeedEvent } from '../protocol/event.ts';
 import { scopes as allScopes, type Scope } from '../protocol/frame.ts';
 import type { Level } from '../protocol/labels.ts';
 import type { TokenView } from '../protocol/result.ts';
+import { mayFlow } from '../rules/taint.ts';
+import type { Viewer } from '../rules/viewer.ts';
 import type { Body, Reading, ReadQuery, Store } from '../store/contract.ts';
 
 export interface Caller {
@@ -20,6 +22,10 @@ export interface Caller {
   sessionKey?: string;
   expiresAt?: number;
 }
+
+/** A caller as a viewer of sessions. */
+export const viewerOf = ({ kind, level, sessionKey }: Caller): Viewer =>
+  kind === 'session' ? { as: 'visitor', sessionKey: sessionKey ?? '' } : { as: 'operator', level };
 
 export interface AuthParts {
   store: Store<FeedEvent>;
@@ -223,7 +229,7 @@ export function requireScope(caller: Caller, scope: Scope, what: string): void {
 
 /** Nobody gives, or takes away, what is above them. */
 export function requireLevel(own: Level, wanted: Level, what: string): void {
-  if (levelRank(wanted) <= levelRank(own)) return;
+  if (mayFlow(wanted, own)) return;
   throw new InterlaneError('MISSING_SCOPE', `${what} reads ${wanted}, above the ${own} of this token; use a token of that level`);
 }
 
@@ -271,7 +277,7 @@ const tokenById: ReadQuery<{ id: string }, TokenRow | undefined> = {
 function* mayKnow(t: Reading, row: TokenRow, by: Level): Body<boolean> {
   if (row.session_key === null) return true;
   const session = yield* t.one<{ level: number }>('SELECT level FROM sessions WHERE key = ? AND current = 1', row.session_key);
-  return (session?.level ?? 0) <= levelRank(by);
+  return mayFlow(levelName(session?.level ?? 0), by);
 }
 
 const tokensFor: ReadQuery<{ by: Level }, TokenRow[]> = {

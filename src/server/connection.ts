@@ -2,7 +2,6 @@
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { WebSocket } from 'ws';
-import { levelRank } from '../levels.ts';
 import { InterlaneError } from '../errors.ts';
 import {
   bufferLimit,
@@ -19,7 +18,8 @@ import {
 } from '../protocol/frame.ts';
 import { methods as methodTable } from '../protocol/method.ts';
 import { cookieOf } from './access.ts';
-import { allows, type Auth, type Caller } from './auth.ts';
+import { mayRead } from '../rules/viewer.ts';
+import { allows, viewerOf, type Auth, type Caller } from './auth.ts';
 import type { Events, Followed, LiveRuns } from './events.ts';
 import { errorShape } from './failure.ts';
 import { invalidParams, type Methods } from './methods.ts';
@@ -341,7 +341,7 @@ export class Connection {
     if (!allows(caller, 'operator.read')) return;
     this.undoWatch = parts.live.watch({
       watches: (key, level) =>
-        levelRank(level) <= levelRank(caller.level) && (!this.scoped || this.unfollowAll !== undefined || this.followed.has(key)),
+        mayRead(viewerOf(caller), level) && (!this.scoped || this.unfollowAll !== undefined || this.followed.has(key)),
       tools: this.tools,
       send: (event, payload) => this.event(event, payload),
     });
@@ -371,7 +371,7 @@ export class Connection {
       all: (from) => {
         there();
         this.unfollowAll?.();
-        this.unfollowAll = events.followAll(caller.level, this.followed, send, from, over);
+        this.unfollowAll = events.followAll(viewerOf(caller), this.followed, send, from, over);
       },
       noMore: () => {
         this.unfollowAll?.();
@@ -385,7 +385,7 @@ export class Connection {
             `connection follows ${mostFollowed} sessions already; use sessions.subscribe for all of them`,
           );
         this.followed.get(key)?.undo();
-        this.followed.set(key, { from, undo: events.followKey(caller.level, key, send, from, over) });
+        this.followed.set(key, { from, undo: events.followKey(viewerOf(caller), key, send, from, over) });
       },
       noMoreOf: (key) => {
         this.followed.get(key)?.undo();

@@ -1,7 +1,7 @@
 // The door for clients, wired by hand: who may, what they may, websocket, HTTP and MCP on one port.
 import type { Clock } from '../clock.ts';
 import type { Sessions } from '../sessions/sessions.ts';
-import type { Shown } from '../sessions/overview.ts';
+import type { Surroundings } from '../sessions/describe.ts';
 import type { Config } from '../config/schema.ts';
 import type { Engine } from '../engine/engine.ts';
 import { InterlaneError } from '../errors.ts';
@@ -56,7 +56,7 @@ export interface DoorParts {
   sessions: Sessions;
   invoker: Invoker;
   tools: readonly Tool[];
-  shown: Omit<Shown, 'world'>;
+  shown: Surroundings;
   events: EventsParts;
   live: LiveRuns;
   metrics: Metrics;

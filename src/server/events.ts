@@ -1,5 +1,4 @@
 // What happened → the events of the protocol. Each is written once, whoever and however many hear it.
-import { levelName, levelRank } from '../levels.ts';
 import { writeCursor } from '../cursor.ts';
 import type { FeedEvent } from '../protocol/event.ts';
 import type { EventName } from '../protocol/frame.ts';
@@ -8,9 +7,13 @@ import type { WireMessage } from '../protocol/result.ts';
 import { isTerminal } from '../protocol/run.ts';
 import type { Bus } from '../events/bus.ts';
 import type { World } from '../rules/decide.ts';
-import { currentRow, currentUse, type Shown } from '../sessions/overview.ts';
-import { wireMessage } from '../sessions/transcript.ts';
+import { join } from '../rules/taint.ts';
+import { canSee, type Viewer } from '../rules/viewer.ts';
+import type { Surroundings } from '../sessions/describe.ts';
+import { wireMessage } from '../sessions/history.ts';
+import { currentLevel, currentRow, currentUse } from '../sessions/list.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
+import { feedEnd as readFeedEnd } from '../store/tables/session-writes.ts';
 
 interface Written {
   /** Of the session when this was written, which may be later than the event: the row in it is of that moment. */
@@ -31,7 +34,7 @@ export interface EventsParts {
   store: Store<FeedEvent>;
   bus: Bus;
   world(): World;
-  shown: Omit<Shown, 'world'>;
+  shown: Surroundings;
   now(): number;
   /** Runs work after a while; returns the undo. */
   after(ms: number, work: () => void): () => void;
@@ -56,13 +59,13 @@ export class Events {
   }
 
   /** What happens in all sessions; messages of those that are followed one by one come from there. Returns the undo. */
-  followAll(level: Level, except: Followed, send: Send, from: number, over: (error: unknown) => void): () => void {
+  followAll(viewer: Viewer, except: Followed, send: Send, from: number, over: (error: unknown) => void): () => void {
     return this.parts.bus.subscribe(
       {
-        wants: (event) => levelRank(event.level) <= levelRank(level),
+        wants: (event) => this.sees(viewer, event, event.level),
         deliver: async (event) => {
-          const { message, changed, level: now } = await this.write('all', event);
-          if (levelRank(now) > levelRank(level)) return;
+          const { message, changed, level } = await this.write('all', event);
+          if (!this.sees(viewer, event, level)) return;
           const own = except.get(event.sessionKey);
           if (message !== undefined && !(own && event.pos > own.from)) await send('session.message', message);
           if (changed !== undefined) await send('sessions.changed', changed);
@@ -75,19 +78,23 @@ export class Events {
   }
 
   /** The messages of one key, across its lives. */
-  followKey(level: Level, key: string, send: Send, from: number, over: (error: unknown) => void): () => void {
+  followKey(viewer: Viewer, key: string, send: Send, from: number, over: (error: unknown) => void): () => void {
     return this.parts.bus.subscribe(
       {
-        wants: (event) => event.kind === 'entry' && event.sessionKey === key && levelRank(event.level) <= levelRank(level),
+        wants: (event) => event.kind === 'entry' && event.sessionKey === key && this.sees(viewer, event, event.level),
         deliver: async (event) => {
-          const { message, level: now } = await this.write('messages', event);
-          if (message !== undefined && levelRank(now) <= levelRank(level)) await send('session.message', message);
+          const { message, level } = await this.write('messages', event);
+          if (message !== undefined && this.sees(viewer, event, level)) await send('session.message', message);
         },
         reset: () => void send('sessions.changed', JSON.stringify({ sessionKey: key, reason: 'resync', ts: this.parts.now() })),
         failed: over,
       },
       from,
     );
+  }
+
+  private sees(viewer: Viewer, { sessionKey: key, agentId: agent }: FeedEvent, level: Level): boolean {
+    return canSee(this.parts.world(), viewer, { key, agent, level });
   }
 
   private write(kind: 'all' | 'messages', event: FeedEvent): Promise<Written> {
@@ -107,7 +114,7 @@ export class Events {
     const common = commonPayload(event);
     if (event.kind === 'exchange' || event.kind === 'delivery' || (event.kind === 'run' && !isTerminal(event.state)))
       return { level: event.level };
-    const { row: session, level = event.level } = (await this.row(event.sessionId)) ?? {};
+    const { session, level = event.level } = (await this.row(event.sessionId)) ?? {};
     switch (event.kind) {
       case 'entry':
         return {
@@ -127,7 +134,7 @@ export class Events {
   }
 
   private row(sessionId: string) {
-    return this.parts.store.read(currentRow, { world: this.parts.world(), ...this.parts.shown, sessionId });
+    return this.parts.store.read(currentRow(this.parts.world(), this.parts.shown), { sessionId });
   }
 }
 
@@ -212,8 +219,8 @@ export class LiveRuns {
   /** What raised the session may not have been heard of here yet, and the text was made from it. */
   private async flushChecked(runId: string, run: LiveRun): Promise<void> {
     try {
-      const level = await this.parts.store.read(levelOf, { key: run.sessionKey });
-      if (level !== undefined && levelRank(level) > levelRank(run.level)) run.level = level;
+      const level = await this.parts.store.read(currentLevel, { key: run.sessionKey });
+      if (level !== undefined) run.level = join(run.level, level);
       this.flush(runId, run);
     } catch (thrown) {
       this.parts.failed(thrown);
@@ -275,7 +282,7 @@ export class LiveRuns {
     const { sessionKey, agentId, level } = event;
     const known = this.runs.get(runId);
     if (known) {
-      if (levelRank(level) > levelRank(known.level)) known.level = level;
+      known.level = join(known.level, level);
       return known;
     }
     const run: LiveRun = { sessionKey, agentId, level, chatSeq: 0, agentSeq: 0, waiting: '', cancel: () => {} };
@@ -302,17 +309,9 @@ export class LiveRuns {
   }
 }
 
-const levelOf: ReadQuery<{ key: string }, Level | undefined> = {
-  name: 'level of session',
-  *body(t, { key }) {
-    const row = yield* t.one<{ level: number }>('SELECT level FROM sessions WHERE key = ? AND current = 1', key);
-    return row && levelName(row.level);
-  },
-};
-
 export const feedEnd: ReadQuery<object, number> = {
   name: 'feed end',
   *body(t) {
-    return (yield* t.one<{ seq: number }>(`SELECT seq FROM sqlite_sequence WHERE name = 'feed'`))?.seq ?? 0;
+    return yield* readFeedEnd(t);
   },
 };

@@ -1,15 +1,15 @@
 // The transcript of a session over HTTP: pages backwards from the end, and a stream that goes on from a page without a gap.
 import type { z } from 'zod';
-import { levelRank } from '../levels.ts';
 import { readCursor, writeCursor } from '../cursor.ts';
 import { InterlaneError } from '../errors.ts';
 import type { Bus } from '../events/bus.ts';
 import type { FeedEvent } from '../protocol/event.ts';
 import { historyLimits, type HistoryPage } from '../protocol/http.ts';
-import type { Level } from '../protocol/labels.ts';
 import type { World } from '../rules/decide.ts';
-import { requireSession, type View } from '../sessions/overview.ts';
-import { historyPage, wireMessage, type HistoryWish } from '../sessions/transcript.ts';
+import { canSee, type Viewer } from '../rules/viewer.ts';
+import { requireSession } from '../sessions/find.ts';
+import { historyPage, readPlace, wireMessage, writePlace, type HistoryPage as Page, type HistoryWish } from '../sessions/history.ts';
+import type { Look } from '../sessions/pages.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
 import { feedEnd } from './events.ts';
@@ -32,7 +32,7 @@ export type History = ReturnType<typeof createHistory>;
 
 export function createHistory(parts: HistoryParts) {
   const { store, bus } = parts;
-  const view = (level: Level): View => ({ world: parts.world(), level });
+  const lookOf = (viewer: Viewer): Look => ({ world: parts.world(), viewer });
   /** Each is written once, however many follow. */
   const texts = new WeakMap<FeedEvent, Buffer>();
   const textOf = (event: FeedEvent): Buffer => {
@@ -42,19 +42,19 @@ export function createHistory(parts: HistoryParts) {
   };
   return {
     /** The session that the text of a path means. */
-    find: (level: Level, session: string) => store.read(requireSession, { ...view(level), named: { session } }),
+    find: (viewer: Viewer, session: string) => store.read(requireSession(lookOf(viewer)), { session }),
 
-    async page(level: Level, row: SessionRow, wish: Wish): Promise<string> {
-      return written(row, await store.read(historyPage, { ...view(level), row, wish: wishOf(row, wish) }));
+    async page(viewer: Viewer, row: SessionRow, wish: Wish): Promise<string> {
+      return written(row, await store.read(historyPage(viewer), wishOf(row, wish)));
     },
 
     /** Follows a key across its lives: from a page of its end, or from where the reader was when it went away. */
-    follow(level: Level, key: string, wish: Wish, lastEventId: string | undefined, stream: Stream): void {
+    follow(viewer: Viewer, key: string, wish: Wish, lastEventId: string | undefined, stream: Stream): void {
       let unsubscribe = () => {};
       stream.onEnd(() => unsubscribe());
 
       const begin = async () => {
-        const { position, row, page } = await store.read(snapshot, { ...view(level), key, wish });
+        const { position, row, page } = await store.read(snapshot(lookOf(viewer)), { key, wish });
         await stream.send('history', written(row, page), writeCursor(position));
         listen(position);
       };
@@ -70,7 +70,7 @@ export function createHistory(parts: HistoryParts) {
       const wants = (event: FeedEvent) => {
         const wanted =
           event.sessionKey === key &&
-          levelRank(event.level) <= levelRank(level) &&
+          canSee(parts.world(), viewer, { key, agent: event.agentId, level: event.level }) &&
           (event.kind === 'entry'
             ? wish.includeTools === true || event.message.role !== 'toolResult'
             : event.kind === 'session' && event.change !== 'changed');
@@ -116,26 +116,21 @@ function eventOf(event: FeedEvent): Buffer {
 }
 
 /** I9. The place in the feed and the page are read together, so that whoever listens from there misses nothing and hears nothing twice. */
-const snapshot: ReadQuery<View & { key: string; wish: Wish }, { position: number; row: SessionRow; page: Page }> = {
+const snapshot = (look: Look): ReadQuery<{ key: string; wish: Wish }, { position: number; row: SessionRow; page: Page }> => ({
   name: 'history snapshot',
-  *body(t, { world, level, key, wish }) {
+  *body(t, { key, wish }) {
     const position = yield* feedEnd.body(t, {});
-    const row = yield* requireSession.body(t, { world, level, named: { session: key } });
-    return { position, row, page: yield* historyPage.body(t, { world, level, row, wish: wishOf(row, wish) }) };
+    const row = yield* requireSession(look).body(t, { session: key });
+    return { position, row, page: yield* historyPage(look.viewer).body(t, wishOf(row, wish)) };
   },
-};
-
-type Page = ReturnType<(typeof historyPage)['body']> extends Generator<unknown, infer R> ? R : never;
-
-/** A cursor belongs to one life of a key: after a reset the same numbers mean other messages. */
-const lifeOf = (row: SessionRow) => row.id.slice(0, 12);
+});
 
 function wishOf(row: SessionRow, { limit = historyLimits.default, cursor, includeTools = false }: Wish): HistoryWish {
-  const wish = { limit: Math.min(limit, historyLimits.most), includeTools };
+  const wish = { sessionPk: row.pk, limit: Math.min(limit, historyLimits.most), includeTools, runIds: true };
   if (cursor === undefined) return wish;
-  const [life, seq] = cursor.split('.');
-  const before = readCursor(seq ?? '');
-  if (life !== lifeOf(row))
+  const { ofThisLife, seq } = readPlace(row, cursor);
+  const before = seq() ?? readCursor('');
+  if (!ofThisLife)
     throw new InterlaneError('SESSION_CHANGED', `session ${JSON.stringify(row.key)} was reset since that cursor; start without one`);
   return { ...wish, before };
 }
@@ -147,7 +142,7 @@ function written(row: SessionRow, { messages, next }: Page): string {
     items: [],
     messages: [],
     hasMore: next !== undefined,
-    ...(next === undefined ? {} : { nextCursor: `${lifeOf(row)}.${writeCursor(next)}` }),
+    ...(next === undefined ? {} : { nextCursor: writePlace(row, next) }),
   };
   // Existing readers take `items` or `messages`, so the list is sent under both names; it is made into text once.
   const list = JSON.stringify(messages.map((message) => wireMessage(message)));

@@ -6,12 +6,12 @@ import type { ToolDoor } from '../mcp/server.ts';
 import { instructionsFor } from '../mcp/words.ts';
 import type { FeedEvent } from '../protocol/event.ts';
 import type { World } from '../rules/decide.ts';
-import { findSession } from '../sessions/overview.ts';
+import { findSession } from '../sessions/find.ts';
 import type { Store } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
 import type { Invoker } from '../tools/invoke.ts';
 import { bearerOf } from './access.ts';
-import type { Auth, Caller } from './auth.ts';
+import { viewerOf, type Auth, type Caller } from './auth.ts';
 import { httpFailure } from './failure.ts';
 
 export interface McpParts {
@@ -103,8 +103,8 @@ export function createMcpDoor(parts: McpParts): McpDoor {
   };
 
   const doorOf = async (caller: Caller & { sessionKey: string }, ended: AbortSignal): Promise<ToolDoor> => {
-    const named = { session: caller.sessionKey };
-    const session = await parts.store.read(findSession, { world: parts.world(), level: 'RESTRICTED', named });
+    const look = { world: parts.world(), viewer: viewerOf(caller) };
+    const session = await parts.store.read(findSession(look), { session: caller.sessionKey });
     if (!session)
       throw new InterlaneError('SESSION_NOT_FOUND', `session ${caller.sessionKey} of this token is gone; ask the operator for a new one`);
     const { invoker, isGuest } = parts;

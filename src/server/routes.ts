@@ -5,7 +5,7 @@ import { errorTable, InterlaneError, type ErrorCode } from '../errors.ts';
 import { routes, type RouteName, type ToolAnswer } from '../protocol/http.ts';
 import type { Tool } from '../tools/define.ts';
 import type { Invoker } from '../tools/invoke.ts';
-import type { Caller } from './auth.ts';
+import { viewerOf, type Caller } from './auth.ts';
 import { failureType } from './failure.ts';
 import type { History } from './history.ts';
 import type { Methods } from './methods.ts';
@@ -50,11 +50,11 @@ export function createRoutes(parts: RoutesParts): Handlers {
   /** A key may hold percent signs of its own; who put it into a path as it is means it as it is. */
   const sessionOf = async ({ caller, named }: Ask) => {
     try {
-      return await history.find(caller.level, named.decoded);
+      return await history.find(viewerOf(caller), named.decoded);
     } catch (thrown) {
       if (!(thrown instanceof InterlaneError)) throw thrown;
       for (const key of named.others) {
-        const found = await history.find(caller.level, key).catch(() => undefined);
+        const found = await history.find(viewerOf(caller), key).catch(() => undefined);
         if (found) return found;
       }
       throw thrown;
@@ -99,12 +99,12 @@ export function createRoutes(parts: RoutesParts): Handlers {
       const follows = follow ?? headers.get('accept')?.includes('text/event-stream') ?? false;
       // Nobody would ever read the stream of a HEAD.
       if (!follows || ask.method === 'HEAD')
-        return new Response(await history.page(caller.level, session, wish), { headers: { 'content-type': 'application/json' } });
+        return new Response(await history.page(viewerOf(caller), session, wish), { headers: { 'content-type': 'application/json' } });
       if (wish.cursor !== undefined)
         throw new InterlaneError('INVALID_REQUEST', 'cursor leads to older messages and follow to newer ones; ask for one of them');
       const stream = streams.start(caller, ask.wire);
       // From here on the stream ends with its token; one that ended a moment before is noticed now.
-      if (await ask.valid()) history.follow(caller.level, session.key, wish, headers.get('last-event-id') || undefined, stream);
+      if (await ask.valid()) history.follow(viewerOf(caller), session.key, wish, headers.get('last-event-id') || undefined, stream);
       else stream.end();
       return new Response(stream.body, {
         headers: { 'content-type': 'text/event-stream; charset=utf-8', 'x-accel-buffering': 'no', connection: 'close' },

@@ -6,8 +6,13 @@ import { InterlaneError } from '../errors.ts';
 import { Level } from '../protocol/labels.ts';
 import { Cut, Provenance } from '../protocol/transcript.ts';
 import { formatSessionKey, parseSessionKey } from '../rules/session-key.ts';
+import { join } from '../rules/taint.ts';
 import type { Body, Reading } from '../store/contract.ts';
-import type { EntryRow, SessionRow } from '../store/rows.ts';
+import type { SessionRow } from '../store/rows.ts';
+import { entriesAfter as entryRowsAfter } from '../store/tables/entry-pages.ts';
+import { hasRun } from '../store/tables/run-pages.ts';
+import { currentByLabel, keyOfKeyOrId, keysByActivity, livesOfKey } from '../store/tables/session-pages.ts';
+import { deleteBlankLives, hasSessionId, insertLife, writeLastAt, type NewLife } from '../store/tables/session-writes.ts';
 import { type EntryBody as StoredBody } from '../store/views.ts';
 
 const Id = z.string().min(1).max(256);
@@ -87,31 +92,21 @@ export interface Exported {
 
 /** The key of a session given as key, as session id, or as a key of the agent `main`. */
 export function* keyNamed(t: Reading, text: string): Body<string | undefined> {
-  for (const key of [text, `agent:main:${text}`]) {
-    const row = yield* t.one<SessionRow>(`SELECT * FROM sessions WHERE (key = ? OR id = ?) AND state <> 'deleted' LIMIT 1`, key, key);
-    if (row) return row.key;
-  }
-  return undefined;
+  return (yield* keyOfKeyOrId(t, text)) ?? (yield* keyOfKeyOrId(t, `agent:main:${text}`));
 }
 
 /** Keys in the order in which they were last active, so that they come in again in that order. */
-export function* allKeys(t: Reading): Body<string[]> {
-  const rows = yield* t.all<{ key: string }>(
-    `SELECT key, max(last_pos) AS pos FROM sessions WHERE state <> 'deleted' GROUP BY key ORDER BY pos`,
-  );
-  return rows.map(({ key }) => key);
-}
+export const allKeys = keysByActivity;
 
 export function* livesOf(t: Reading, key: string): Body<{ pk: number; line: Life }[]> {
-  const rows = yield* t.all<SessionRow>(`SELECT * FROM sessions WHERE key = ? AND state <> 'deleted' ORDER BY life`, key);
-  return rows.map((row) => ({ pk: row.pk, line: lifeLine(row) }));
+  return (yield* livesOfKey(t, key)).map((row) => ({ pk: row.pk, line: lifeLine(row) }));
 }
 
 const entriesPage = 500;
 
 /** The next page of entries; the last one is empty. */
 export function* entriesAfter(t: Reading, pk: number, seq: number): Body<Entry[]> {
-  const rows = yield* t.all<EntryRow>('SELECT * FROM entries WHERE session_pk = ? AND seq > ? ORDER BY seq LIMIT ?', pk, seq, entriesPage);
+  const rows = yield* entryRowsAfter(t, pk, seq, levelRank('RESTRICTED'), entriesPage);
   return rows.map((row) => ({
     type: 'entry',
     seq: row.seq,
@@ -231,18 +226,18 @@ function checkKey({ key, agent }: Life, refuse: (why: string) => never): void {
 
 /** How a key stands to what is in the store: not there, there as it is in the export, or there otherwise. */
 export function* standing(t: Reading, { key, lives }: Exported): Body<'new' | 'same' | 'taken'> {
-  const here = yield* t.all<SessionRow>(`SELECT * FROM sessions WHERE key = ? AND state <> 'deleted' ORDER BY life`, key);
+  const here = yield* livesOfKey(t, key);
   const same =
     here.length === lives.length && here.every((row, at) => row.id === lives[at]!.life.id && row.next_seq - 1 === lives[at]!.life.entries);
   if (here.length > 0) return same ? 'same' : (yield* isBlank(t, here)) ? 'new' : 'taken';
-  for (const { life } of lives) if (yield* t.one('SELECT 1 FROM sessions WHERE id = ?', life.id)) return 'taken';
+  for (const { life } of lives) if (yield* hasSessionId(t, life.id)) return 'taken';
   return 'new';
 }
 
 /** A main session that was opened at the first start and never used. */
 function* isBlank(t: Reading, [row, ...more]: SessionRow[]): Body<boolean> {
   if (!row || more.length > 0 || row.next_seq > 1 || row.kind !== 'main') return false;
-  return (yield* t.one('SELECT 1 FROM runs WHERE session_pk = ? LIMIT 1', row.pk)) === undefined;
+  return !(yield* hasRun(t, row.pk));
 }
 
 /** One key with all its lives, in one transaction. */
@@ -251,14 +246,12 @@ export const importSession: EngineCommand<{ exported: Exported }, void> = {
   *body(t, { exported }) {
     if ((yield* standing(t, exported)) !== 'new')
       throw new InterlaneError('SESSION_CHANGED', `session ${exported.key} is there already; nothing of it was changed`);
-    yield* t.run('DELETE FROM sessions WHERE key = ? AND next_seq = 1 AND state <> ?', exported.key, 'deleted'); // blank, or there is none
+    yield* deleteBlankLives(t, exported.key); // one, or there is none
     for (const { life, entries } of exported.lives) {
-      const labelled = life.current && life.label !== undefined;
-      const taken =
-        labelled && (yield* t.one('SELECT 1 FROM sessions WHERE agent = ? AND label = ? AND current = 1', life.agent, life.label!));
-      if (taken)
+      if (life.current && life.label !== undefined && (yield* currentByLabel(t, life.label, life.agent)).length > 0)
         throw new InterlaneError('LABEL_IN_USE', `label ${JSON.stringify(life.label)} of ${life.key} is in use; take it off and try again`);
-      const session = yield* insertLife(t, life);
+      const session = yield* insertLife(t, lifeRow(life));
+      yield* noteSession(t, session, 'created', life.createdAt);
       for (const entry of entries) {
         const { id, role, text, provenance } = entry;
         yield* appendEntry(
@@ -268,47 +261,41 @@ export const importSession: EngineCommand<{ exported: Exported }, void> = {
           entry.at,
         );
       }
-      yield* t.run('UPDATE sessions SET last_at = ? WHERE pk = ?', life.lastAt, session.pk);
+      yield* writeLastAt(t, session.pk, life.lastAt);
     }
   },
 };
 
-function* insertLife(t: Parameters<typeof appendEntry>[0], life: Life): Body<SessionRow> {
-  const [taint, existTaint] = [levelRank(life.taint), levelRank(life.existTaint)];
-  const { lastId } = yield* t.run(
-    `INSERT INTO sessions (id, key, life, current, agent, kind, label, user, parent_key, depth, taint, exist_taint, level, state, created_at,
-       last_at, total_tokens, input_tokens, output_tokens, cost_micros, compact_seq, aborted_last, system_sent, archive_at, settings, delivery)
-     VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
-    life.id,
-    life.key,
-    life.life,
-    life.current ? 1 : 0,
-    life.agent,
-    life.kind,
-    life.label ?? null,
-    life.user ?? null,
-    life.spawnedBy ?? null,
-    life.depth,
-    taint,
-    existTaint,
-    Math.max(taint, existTaint),
-    life.state,
-    life.createdAt,
-    life.lastAt,
-    life.totalTokens,
-    life.inputTokens,
-    life.outputTokens,
-    life.costMicros,
-    life.compactSeq ?? null,
-    life.abortedLast ? 1 : 0,
-    life.systemSent ? 1 : 0,
-    life.archiveAt ?? null,
-    JSON.stringify(life.settings),
-    life.delivery === undefined ? null : JSON.stringify(life.delivery),
-  );
-  const row = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', lastId))!;
-  yield* noteSession(t, row, 'created', life.createdAt);
-  return row;
+function lifeRow(life: Life): NewLife {
+  const { taint, existTaint } = life;
+  return {
+    id: life.id,
+    key: life.key,
+    life: life.life,
+    current: life.current ? 1 : 0,
+    agent: life.agent,
+    kind: life.kind,
+    label: life.label ?? null,
+    user: life.user ?? null,
+    parent_key: life.spawnedBy ?? null,
+    depth: life.depth,
+    taint: levelRank(taint),
+    exist_taint: levelRank(existTaint),
+    level: levelRank(join(taint, existTaint)),
+    state: life.state,
+    created_at: life.createdAt,
+    last_at: life.lastAt,
+    total_tokens: life.totalTokens,
+    input_tokens: life.inputTokens,
+    output_tokens: life.outputTokens,
+    cost_micros: life.costMicros,
+    compact_seq: life.compactSeq ?? null,
+    aborted_last: life.abortedLast ? 1 : 0,
+    system_sent: life.systemSent ? 1 : 0,
+    archive_at: life.archiveAt ?? null,
+    settings: JSON.stringify(life.settings),
+    delivery: life.delivery === undefined ? null : JSON.stringify(life.delivery),
+  };
 }
 
 /** A copy under a key of its own. It has no label and no chat to speak to: those stay with the session that is there. */

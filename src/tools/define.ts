@@ -1,5 +1,6 @@
 // What a tool is: a name and words for a model, a closed schema, its effect, and a function of a caller it cannot choose.
 import { z } from 'zod';
+import { InterlaneError } from '../errors.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { PromptMessage, Turn, Usage } from '../engine/runner.ts';
 import type { SendOrigin } from '../engine/send.ts';
@@ -7,6 +8,7 @@ import type { FeedEvent } from '../protocol/event.ts';
 import type { Level } from '../protocol/labels.ts';
 import type { Party, World } from '../rules/decide.ts';
 import type { ToolAnswer } from '../rules/tool-policy.ts';
+import type { Viewer } from '../rules/viewer.ts';
 import type { Store } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
 
@@ -81,6 +83,20 @@ export function defineTool<P extends z.ZodType<Record<string, unknown>>>(tool: {
 export const alias = (schema: z.ZodString) => schema.optional().meta({ hidden: true });
 /** An argument that must be given, under this name or its alias. */
 export const needed = (schema: z.ZodString, description: string) => schema.optional().meta({ description, needed: true });
+
+/** One value from its two spellings; both at once with different values is a mistake, not a choice. */
+export function oneOf(args: Record<string, unknown>, name: string, alias: string): string | undefined {
+  const [first, second] = [args[name], args[alias]] as (string | undefined)[];
+  if (first !== undefined && second !== undefined && first !== second)
+    throw new InterlaneError('INVALID_REQUEST', `${name} and ${alias} are two names of one argument; give one`);
+  return first ?? second;
+}
+
+/** The caller of a tool as a viewer of sessions. */
+export function lookOf({ world, caller, engine, online, transcriptPath }: ToolContext) {
+  const viewer: Viewer = { as: 'session', party: caller };
+  return { world, viewer, modelOf: (row: SessionRow) => engine.modelOf(row), online, transcriptPath };
+}
 
 interface Property extends Record<string, unknown> {
   hidden?: true;

@@ -1,7 +1,7 @@
 // One tool call: validate → decide → execute → label → record. The only way a tool is run.
 import { z } from 'zod';
 import { nearest } from '../nearest.ts';
-import { levelRank } from '../levels.ts';
+import { levelName, levelRank } from '../levels.ts';
 import { untilAborted } from '../abort.ts';
 import type { Engine } from '../engine/engine.ts';
 import { ask, partyOfRow } from '../engine/policy.ts';
@@ -10,11 +10,13 @@ import { chargeSession } from '../engine/end.ts';
 import { raiseTaint } from '../engine/sessions.ts';
 import { InterlaneError, reasonOf } from '../errors.ts';
 import { toolFor, usableServers, type Party } from '../rules/decide.ts';
+import { join } from '../rules/taint.ts';
 import { serverOf } from '../rules/tool-policy.ts';
 import { guestToolNames } from '../protocol/tool.ts';
 import { redact } from '../rules/hooks.ts';
 import type { ReadQuery } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
+import { sessionByPk } from '../store/tables/session-writes.ts';
 import type { Level } from '../protocol/labels.ts';
 import type { Tool, ToolContext, ToolOutcome, ToolParts } from './define.ts';
 
@@ -121,7 +123,7 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
     }
     if ('pending' in outcome) return 'waiting';
     // 4. label, and what the operator's rules say of the result
-    const taint = Math.max(levelRank(parts.toolLevels[tool.name] ?? tool.level ?? 'PUBLIC'), outcome.taint ?? 0);
+    const taint = levelRank(join(parts.toolLevels[tool.name] ?? tool.level ?? 'PUBLIC', levelName(outcome.taint ?? 0)));
     const text = typeof outcome.value === 'string' ? outcome.value : JSON.stringify(outcome.value);
     const result = ask({ action: 'result', caller, tool: tool.name, text }, parts.engine.world);
     const { usage } = outcome;
@@ -180,7 +182,7 @@ function callerOf(engine: Engine): ReadQuery<{ sessionPk: number }, { session: S
   return {
     name: 'caller',
     *body(t, { sessionPk }) {
-      const session = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', sessionPk))!;
+      const session = (yield* sessionByPk(t, sessionPk))!;
       return { session, caller: partyOfRow(engine.world, session) };
     },
   };

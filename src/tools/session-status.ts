@@ -1,14 +1,15 @@
 // session_status: what is known of one session: whose it is, its level, its model, what it is doing.
 import { z } from 'zod';
 import { levelName } from '../levels.ts';
-import { byUser, settingsOf } from '../engine/policy.ts';
+import { byUser } from '../engine/policy.ts';
 import type { ToolAnswer } from '../rules/tool-policy.ts';
+import { describe, type Described } from '../sessions/describe.ts';
+import { requireSession } from '../sessions/find.ts';
+import { toolSession } from '../sessions/views.ts';
 import type { ReadQuery } from '../store/contract.ts';
-import type { RunRow } from '../store/rows.ts';
+import type { SessionRow } from '../store/rows.ts';
 import { usageOf } from '../store/views.ts';
-import { alias, defineTool } from './define.ts';
-import { oneOf, resolveSession } from './resolve.ts';
-import { sessionView } from './sessions-list.ts';
+import { alias, defineTool, lookOf, oneOf } from './define.ts';
 
 export const sessionStatus = defineTool({
   name: 'session_status',
@@ -21,14 +22,14 @@ export const sessionStatus = defineTool({
   }),
   async run(context, args) {
     const asked = oneOf(args, 'sessionKey', 'session_id');
-    const session = asked === undefined ? context.session : await resolveSession(context, { session: asked });
-    const { active, queued } = await context.store.read(laneOf, { lane: session.key });
-    const settings = settingsOf(session);
-    const live = active ? { runId: active.id, state: active.state, since: active.started_at } : undefined;
+    const look = lookOf(context);
+    const session = asked === undefined ? context.session : await context.store.read(requireSession(look), { session: asked });
+    const described = await context.store.read(describedWithWork(look), { session });
+    const { settings } = described;
     return {
       value: {
-        ...sessionView(context, session, args.verbose),
-        ...context.engine.modelOf(session),
+        ...toolSession(described, context.session.agent, args.verbose),
+        ...described.model,
         verboseLevelSource: byUser(settings.verboseLevel),
         authProfile: settings.authProfile,
         authProfileSource: byUser(settings.authProfile),
@@ -36,8 +37,8 @@ export const sessionStatus = defineTool({
         user: session.user ?? undefined,
         taint: levelName(session.taint),
         createdAt: session.created_at,
-        queued,
-        run: live,
+        queued: described.queued,
+        run: described.active,
         ...toolsShown(context.toolsOf(session), args.verbose),
       },
       taint: session.level,
@@ -55,14 +56,9 @@ function toolsShown(answers: ToolAnswer[], verbose = false): Record<string, unkn
   };
 }
 
-const laneOf: ReadQuery<{ lane: string }, { active: RunRow | undefined; queued: number }> = {
-  name: 'lane',
-  *body(t, { lane }) {
-    const active = yield* t.one<RunRow>(`SELECT * FROM runs WHERE lane = ? AND state IN ('running', 'waiting')`, lane);
-    const waiting = yield* t.one<{ n: number }>(
-      `SELECT count(*) AS n FROM (SELECT 1 FROM runs WHERE lane = ? AND state = 'queued' LIMIT 1000)`,
-      lane,
-    );
-    return { active, queued: waiting!.n };
+const describedWithWork = (look: ReturnType<typeof lookOf>): ReadQuery<{ session: SessionRow }, Described> => ({
+  name: 'session status',
+  *body(t, { session }) {
+    return (yield* describe(t, look, [session], { work: true, usualModel: true }))[0]!;
   },
-};
+});

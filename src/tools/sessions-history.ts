@@ -2,12 +2,11 @@
 import { z } from 'zod';
 import { levelRank } from '../levels.ts';
 import { readCursor, writeCursor } from '../cursor.ts';
-import { readHistory } from '../engine/lists.ts';
 import type { TranscriptMessage } from '../protocol/transcript.ts';
-import { messageOf } from '../store/views.ts';
-import { alias, defineTool, needed } from './define.ts';
+import { requireSession } from '../sessions/find.ts';
+import { historyPage } from '../sessions/history.ts';
+import { alias, defineTool, lookOf, needed, oneOf } from './define.ts';
 import { largestAnswer, shorten, sizeOf } from './page.ts';
-import { oneOf, resolveSession } from './resolve.ts';
 
 export const sessionsHistory = defineTool({
   name: 'sessions_history',
@@ -21,36 +20,36 @@ export const sessionsHistory = defineTool({
     cursor: z.string().max(64).optional().describe('nextCursor of the page before, for older messages'),
   }),
   async run(context, args) {
-    const session = await resolveSession(context, { session: oneOf(args, 'sessionKey', 'session_id') });
-    const limit = Math.min(Math.floor(args.limit ?? 50), 1000);
-    const before = readCursor(args.cursor);
-    const { rows, next } = await context.store.read(readHistory, {
+    const look = lookOf(context);
+    const session = await context.store.read(requireSession(look), { session: oneOf(args, 'sessionKey', 'session_id') });
+    const page = await context.store.read(historyPage(look.viewer), {
       sessionPk: session.pk,
-      before,
-      limit,
+      before: readCursor(args.cursor),
+      limit: Math.min(Math.floor(args.limit ?? 50), 1000),
       includeTools: args.includeTools ?? false,
-      level: levelRank(context.caller.facts.taint),
     });
-    const messages: TranscriptMessage[] = [];
-    let size = 0;
-    let cursor = next;
-    let truncated = false;
-    // Newest first, so that a full answer loses its oldest messages, which the cursor leads to.
-    for (const row of rows) {
-      const message = shorten(messageOf(row, undefined));
-      const bytes = sizeOf(message);
-      if (size + bytes > largestAnswer && messages.length > 0) {
-        cursor = messages[0]!.seq;
-        truncated = true;
-        break;
-      }
-      size += bytes;
-      messages.unshift(message);
-    }
-    const flags = { ...(truncated ? { truncated } : {}), ...(cursor === undefined ? {} : { nextCursor: writeCursor(cursor) }) };
+    const { messages, cutAt } = newestThatFit(page.messages);
+    const cursor = cutAt ?? page.next;
+    const flags = {
+      ...(cutAt === undefined ? {} : { truncated: true }),
+      ...(cursor === undefined ? {} : { nextCursor: writeCursor(cursor) }),
+    };
     return {
       value: { sessionKey: session.key === 'global' ? 'main' : session.key, messages, ...flags },
-      taint: Math.max(0, ...rows.map((row) => row.taint)),
+      taint: Math.max(0, ...page.messages.map(({ taint }) => levelRank(taint))),
     };
   },
 });
+
+/** A full answer loses its oldest messages, which the cursor leads to. */
+function newestThatFit(all: TranscriptMessage[]): { messages: TranscriptMessage[]; cutAt?: number } {
+  const messages: TranscriptMessage[] = [];
+  let size = 0;
+  for (const one of all.toReversed()) {
+    const message = shorten(one);
+    size += sizeOf(message);
+    if (size > largestAnswer && messages.length > 0) return { messages, cutAt: messages[0]!.seq };
+    messages.unshift(message);
+  }
+  return { messages };
+}

@@ -1,10 +1,10 @@
 // sessions_search: words in the transcripts the caller may read.
 import { z } from 'zod';
-import { levelName, levelRank } from '../levels.ts';
-import { listSessions, scopeOfCaller } from '../engine/lists.ts';
-import { passesFilter } from '../rules/visibility.ts';
+import { levelName } from '../levels.ts';
+import { canSee, mayRead } from '../rules/viewer.ts';
+import { sessionsPage } from '../sessions/pages.ts';
 import type { Progress, Search, SearchedEntry } from '../store/sqlite/search.ts';
-import { defineTool, type Tool } from './define.ts';
+import { defineTool, lookOf, type Tool } from './define.ts';
 
 /** A caller who sees no more sessions than this is searched by naming them, at a cost that others do not change. */
 const mostNamed = 500;
@@ -19,21 +19,19 @@ export function sessionsSearch(search: Search): Tool {
       limit: z.number().min(1).optional().describe('at most this many hits (default 20, at most 100)'),
     }),
     async run(context, args) {
-      const scope = await context.store.read(scopeOfCaller, context);
-      const { rows, next } = await context.store.read(listSessions, { scope, callerPk: context.session.pk, limit: mostNamed });
+      const look = lookOf(context);
+      const { world, viewer } = look;
+      const { rows, next, scope } = await context.store.read(sessionsPage(look), { limit: mostNamed });
       const sessions = next === undefined ? { sessions: rows.map((row) => row.pk) } : {};
-      const level = levelRank(context.caller.facts.taint);
       const keys = new Map<number, { key: string; level: number }>();
       // Asked for every match before it is counted or ranked: what is hidden changes nothing in the answer.
       const readable = (entry: SearchedEntry) => {
-        const viewed = { key: entry.sessionKey, agent: entry.agent, spawnedBy: entry.spawnedBy ?? undefined };
-        const own = entry.sessionKey === context.session.key;
+        const { sessionKey: key, agent, spawnedBy } = entry;
         const seen =
           entry.live === 1 &&
           entry.role !== 'toolResult' &&
-          entry.taint <= level &&
-          passesFilter(scope.filter, viewed) &&
-          (own || scope.levels.includes(levelName(entry.level)));
+          mayRead(viewer, levelName(entry.taint)) &&
+          canSee(world, viewer, { key, agent, spawnedBy: spawnedBy ?? undefined, level: levelName(entry.level) });
         if (!seen) return undefined;
         keys.set(entry.sessionPk, { key: entry.sessionKey, level: entry.level });
         return entry.text;

@@ -1,8 +1,8 @@
 // sessions_send: a message into another session, and its reply if the caller waits for it.
 import { z } from 'zod';
 import { InterlaneError } from '../errors.ts';
-import { alias, defineTool, needed } from './define.ts';
-import { oneOf, resolveSession } from './resolve.ts';
+import { requireSession } from '../sessions/find.ts';
+import { alias, defineTool, lookOf, needed, oneOf } from './define.ts';
 
 const longestWaitSeconds = 3_600;
 
@@ -23,7 +23,7 @@ export const sessionsSend = defineTool({
     const message = oneOf(args, 'message', 'content');
     if (message === undefined || message.trim() === '')
       throw new InterlaneError('INVALID_REQUEST', 'message is missing; write what to send');
-    const target = await resolveSession(context, {
+    const target = await context.store.read(requireSession(lookOf(context)), {
       session: oneOf(args, 'sessionKey', 'session_id'),
       label: args.label,
       agentId: args.agentId,

@@ -10,6 +10,7 @@ import type { World } from '../rules/decide.ts';
 import { requireSessionKey } from '../rules/session-key.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
+import { hasSessionId } from '../store/tables/session-writes.ts';
 
 const folder = 'workspaces';
 
@@ -52,7 +53,7 @@ export async function forgetWorkspaces(stateDir: string, store: Pick<Store<never
 const isKnown: ReadQuery<{ id: string }, boolean> = {
   name: 'known session',
   *body(t, { id }) {
-    return (yield* t.one('SELECT 1 FROM sessions WHERE id = ?', id)) !== undefined;
+    return yield* hasSessionId(t, id);
   },
 };
 

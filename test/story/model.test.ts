@@ -4,7 +4,7 @@ import { z } from 'zod';
 import type { Delta } from '../../src/engine/engine.ts';
 import type { GatewayOptions } from '../../src/gateway.ts';
 import type { RunView } from '../../src/protocol/run.ts';
-import { wireMessage } from '../../src/sessions/transcript.ts';
+import { wireMessage } from '../../src/sessions/history.ts';
 import type { EntryRow } from '../../src/store/rows.ts';
 import { messageOf } from '../../src/store/views.ts';
 import { defineTool } from '../../src/tools/define.ts';

@@ -3,7 +3,7 @@ import { readCursor, writeCursor } from '../../cursor.ts';
 import { InterlaneError } from '../../errors.ts';
 import { type WaitAnswer } from '../../protocol/result.ts';
 import { isTerminal, type RunView } from '../../protocol/run.ts';
-import { historyAfter, historyPage, wireMessage } from '../../sessions/transcript.ts';
+import { historyAfter, historyPage, readPlace, wireMessage, writePlace } from '../../sessions/history.ts';
 import { runsPage } from '../../sessions/runs.ts';
 import { type Desk, type Handlers, sameLife } from './desk.ts';
 
@@ -23,21 +23,22 @@ export function chatMethods(
       const sessionInfo = await describe(call, row);
       const end = row.next_seq - 1;
       if (cursor !== undefined) {
-        const [id, seq] = cursor.split('.');
-        const after = id === row.id.slice(0, 12) ? readCursor(seq) : undefined;
+        const { ofThisLife, seq } = readPlace(row, cursor);
+        const after = ofThisLife ? seq() : undefined;
         if (after === undefined || after > end) return { kind: 'reset' };
-        const { messages, more } = await store.read(historyAfter, { ...view(call), row, after, limit });
+        const { messages, more } = await store.read(historyAfter(view(call).viewer), { sessionPk: row.pk, after, limit });
         const last = messages.at(-1)?.seq ?? after;
         return {
           kind: 'delta',
           messages: messages.map((message) => wireMessage(message, maxChars)),
           hasMore: more,
-          deltaCursor: `${row.id.slice(0, 12)}.${writeCursor(last)}`,
+          deltaCursor: writePlace(row, last),
           sessionInfo,
         };
       }
       const before = offset === undefined ? undefined : Math.max(0, row.next_seq - offset);
-      const { messages, next } = await store.read(historyPage, { ...view(call), row, wish: { limit, before, includeTools: true } });
+      const page = { sessionPk: row.pk, limit, before, includeTools: true, runIds: true };
+      const { messages, next } = await store.read(historyPage(view(call).viewer), page);
       return {
         sessionKey: row.key,
         sessionId: row.id,
@@ -46,7 +47,7 @@ export function chatMethods(
         ...(offset === undefined ? {} : { offset }),
         ...(next === undefined ? {} : { nextOffset: row.next_seq - next }),
         totalMessages: end,
-        deltaCursor: `${row.id.slice(0, 12)}.${writeCursor(offset === undefined ? (messages.at(-1)?.seq ?? end) : end)}`,
+        deltaCursor: writePlace(row, offset === undefined ? (messages.at(-1)?.seq ?? end) : end),
         sessionInfo,
       };
     },
@@ -134,7 +135,7 @@ export function chatMethods(
     'runs.list': async ({ key, agentId, states, limit = 100, cursor }, call) => {
       const row = key === undefined ? undefined : await need(call, { session: key, agentId });
       const wish = { sessionPk: row?.pk, states, before: readCursor(cursor), limit };
-      const { runs, next } = await store.read(runsPage, { ...view(call), wish });
+      const { runs, next } = await store.read(runsPage(view(call)), wish);
       return { runs, ...(next === undefined ? {} : { nextCursor: writeCursor(next) }) };
     },
   };

@@ -8,13 +8,16 @@ import { isTerminal } from '../../protocol/run.ts';
 import { keyContext } from '../../rules/agents.ts';
 import type { Routes } from '../../rules/route.ts';
 import { formatSessionKey, mainKey } from '../../rules/session-key.ts';
-import { describeSession, findSession, requireSession, type Named, type Shown } from '../../sessions/overview.ts';
+import type { Reference } from '../../rules/reference.ts';
+import type { Surroundings } from '../../sessions/describe.ts';
+import { findSession, requireSession } from '../../sessions/find.ts';
+import { describeSession } from '../../sessions/list.ts';
 import { activeRun, knownRun } from '../../sessions/runs.ts';
 import type { Asker, Sessions } from '../../sessions/sessions.ts';
 import type { Store } from '../../store/contract.ts';
 import type { SessionRow } from '../../store/rows.ts';
 import type { Invoker } from '../../tools/invoke.ts';
-import { type Auth, type Caller } from '../auth.ts';
+import { viewerOf, type Auth, type Caller } from '../auth.ts';
 
 /** What a connection lends to the methods that subscribe. */
 export interface Subscriptions {
@@ -37,7 +40,7 @@ export interface MethodsParts {
   engine: Engine;
   sessions: Sessions;
   invoker: Invoker;
-  shown: Omit<Shown, 'world'>;
+  shown: Surroundings;
   auth: Auth;
   now(): number;
   elapsed(): number;
@@ -59,12 +62,12 @@ export type Desk = ReturnType<typeof createDesk>;
 export function createDesk(parts: MethodsParts) {
   const { store, engine } = parts;
   const world = () => engine.world;
-  const view = ({ caller }: Call) => ({ world: world(), level: caller.level, ...parts.shown });
+  const view = ({ caller }: Call) => ({ world: world(), viewer: viewerOf(caller), ...parts.shown });
   const asker = ({ caller }: Call): Asker => ({ principal: `operator:${caller.name}`, level: caller.level });
   const operator = ({ caller }: Call) => ({ level: caller.level, sends: false });
-  const find = (call: Call, named: Named) => store.read(findSession, { ...view(call), named });
-  const need = (call: Call, named: Named) => store.read(requireSession, { ...view(call), named });
-  const describe = (call: Call, row: SessionRow, preview = false) => store.read(describeSession, { ...view(call), row, preview });
+  const find = (call: Call, reference: Reference) => store.read(findSession(view(call)), reference);
+  const need = (call: Call, reference: Reference) => store.read(requireSession(view(call)), reference);
+  const describe = (call: Call, row: SessionRow, preview = false) => store.read(describeSession(view(call)), { row, preview });
   const mainOf = (agent: string) => formatSessionKey(mainKey(keyContext(world().agents, agent)));
 
   /** A run that was accepted just now has started; one found again by its key says how it stands. */
@@ -81,7 +84,7 @@ export function createDesk(parts: MethodsParts) {
 
   /** A run above the caller's level is as good as missing, and so is one of another session than the one that was named. */
   const knowable = async (call: Call, runId: string, key?: string) => {
-    if (await store.read(knownRun, { runId, level: call.caller.level, key })) return;
+    if (await store.read(knownRun(view(call)), { runId, key })) return;
     throw new InterlaneError('RUN_NOT_FOUND', `run ${JSON.stringify(runId.slice(0, 100))} does not exist`);
   };
 

@@ -4,9 +4,9 @@ import { InterlaneError } from '../../errors.ts';
 import { type ReadParams } from '../../protocol/method.ts';
 import { type Results, type SessionsPage } from '../../protocol/result.ts';
 import { keyContext } from '../../rules/agents.ts';
-import { findByLabel, findByShortId, keyMeant, listPage } from '../../sessions/overview.ts';
-import { historyPage } from '../../sessions/transcript.ts';
-import type { SessionRow } from '../../store/rows.ts';
+import { candidates, keyMeant } from '../../sessions/find.ts';
+import { historyPage } from '../../sessions/history.ts';
+import { listSessions } from '../../sessions/list.ts';
 import { errorShape } from '../failure.ts';
 import { requireScope } from '../auth.ts';
 import { type Desk, type Handlers, type Call, sameLife } from './desk.ts';
@@ -38,21 +38,18 @@ export function sessionMethods(
       sessions: rows,
       next,
       full,
-    } = await store.read(listPage, {
-      ...view(call),
-      wish: {
-        limit,
-        offset,
-        before: readCursor(wish.cursor),
-        activeSince: wish.activeMinutes === undefined ? undefined : parts.now() - wish.activeMinutes * 60_000,
-        agentId: wish.agentId,
-        spawnedBy: wish.spawnedBy,
-        label: wish.label,
-        search: wish.search,
-        kinds: wish.kinds,
-        archived: wish.archived ?? false,
-        preview: wish.includeLastMessage === true,
-      },
+    } = await store.read(listSessions(view(call)), {
+      limit,
+      offset,
+      before: readCursor(wish.cursor),
+      activeSince: wish.activeMinutes === undefined ? undefined : parts.now() - wish.activeMinutes * 60_000,
+      agentId: wish.agentId,
+      spawnedBy: wish.spawnedBy,
+      label: wish.label,
+      search: wish.search,
+      kinds: wish.kinds,
+      archived: wish.archived,
+      preview: wish.includeLastMessage === true,
     });
     const { defaultId } = world().agents;
     return {
@@ -78,10 +75,7 @@ export function sessionMethods(
       const given = [key, sessionId, label, shortId].filter((one) => one !== undefined);
       if (given.length !== 1)
         throw new InterlaneError('INVALID_REQUEST', 'session reference needs exactly one of key, sessionId, label and shortId');
-      let rows: SessionRow[];
-      if (label !== undefined) rows = await store.read(findByLabel, { ...view(call), label, agentId });
-      else if (shortId !== undefined) rows = await store.read(findByShortId, { ...view(call), shortId });
-      else rows = [await find(call, { session: given[0]!, agentId })].filter((row) => row !== undefined);
+      let rows = await store.read(candidates(view(call)), { session: key ?? sessionId, label, shortId, agentId });
       if (spawnedBy !== undefined) {
         const parent = await find(call, { session: spawnedBy });
         rows = rows.filter((row) => row.parent_key !== null && row.parent_key === parent?.key);
@@ -106,7 +100,7 @@ export function sessionMethods(
           previews.push({ key: session, status: 'missing', items: [] });
           continue;
         }
-        const { messages } = await store.read(historyPage, { ...view(call), row, wish: { limit, includeTools: false } });
+        const { messages } = await store.read(historyPage(view(call).viewer), { sessionPk: row.pk, limit, includeTools: false });
         const items = messages.map(({ role, content }) => {
           const text = content.map((block) => (block.type === 'text' ? block.text : `[${block.name}]`)).join(' ');
           return { role, text: text.length > maxChars ? `${text.slice(0, maxChars - 1)}…` : text };

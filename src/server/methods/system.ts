@@ -1,12 +1,13 @@
 // Handlers about the gateway itself: health, status, agents, tools, explanations.
 import { createHash } from 'node:crypto';
-import { levelName, levelRank } from '../../levels.ts';
+import { levelName } from '../../levels.ts';
 import type { Engine } from '../../engine/engine.ts';
 import { partyOfRow, settingsOf } from '../../engine/policy.ts';
 import { InterlaneError } from '../../errors.ts';
 import { agentOf, keyContext } from '../../rules/agents.ts';
 import { explainAccess, explainKey, explainRoute, explainSend, explainTools } from '../../rules/explain.ts';
-import { findSession, keyMeant } from '../../sessions/overview.ts';
+import { join, mayFlow } from '../../rules/taint.ts';
+import { keyMeant } from '../../sessions/find.ts';
 import { counts } from '../../sessions/runs.ts';
 import { requireScope } from '../auth.ts';
 import { type Desk, type Handlers } from './desk.ts';
@@ -59,7 +60,7 @@ export function systemMethods(
       if (own && sessionKey !== undefined && keyMeant(world(), { session: sessionKey }) !== caller.sessionKey)
         throw new InterlaneError('MISSING_SCOPE', 'sessionKey is not the session this token is bound to; leave it out');
       // An operator looks through the eyes of a session, at what that session may see and the token's level allows.
-      const bound = () => store.read(findSession, { world: world(), level: 'RESTRICTED', named: { session: caller.sessionKey! } });
+      const bound = () => find(call, { session: caller.sessionKey! });
       const row = own ? await bound() : await need(call, { session: sessionKey ?? 'main' });
       if (!row) throw new InterlaneError('SESSION_NOT_FOUND', `session ${caller.sessionKey!} of this token is gone; make a new token`);
       const callId = idempotencyKey === undefined ? parts.newId() : hash(`${caller.name}\n${idempotencyKey}`);
@@ -67,7 +68,7 @@ export function systemMethods(
       // In a turn a result raises the session that reads it. Out here nothing would, so what is above the reader is withheld (I8).
       // The session may have been raised meanwhile, by a message that the call waited for.
       const level = own ? levelName(((await bound()) ?? row).taint) : caller.level;
-      if (answer.taint > levelRank(level))
+      if (!mayFlow(levelName(answer.taint), level))
         throw new InterlaneError(
           'POLICY_BLOCKED',
           `result of ${tool} is ${levelName(answer.taint)}, above the ${level} of its reader; let a run read it`,
@@ -91,7 +92,7 @@ export function systemMethods(
       const known = row && {
         ...partyOfRow(world(), row).facts,
         ...session,
-        taint: levelName(Math.max(row.taint, levelRank(session.taint))),
+        taint: join(levelName(row.taint), session.taint),
       };
       return explainTools(world(), { ...question, session: known ?? session }, parts.invoker.names());
     },

@@ -1,0 +1,67 @@
+// Who reads or follows sessions, and what each of them may see: the same answer for lists, histories, runs and events.
+import { levels, type Level } from '../protocol/labels.ts';
+import { listScope, passesScope, type ListScope, type Party, type World } from './decide.ts';
+import { mayFlow } from './taint.ts';
+import type { Viewed } from './visibility.ts';
+
+export type Viewer =
+  /** A session that uses its tools: visibility, agent-to-agent rules and its own taint decide. */
+  | { as: 'session'; party: Party }
+  /** A caller with an operator's token: sees every session up to the token's level. */
+  | { as: 'operator'; level: Level }
+  /** A caller whose token is bound to one session: sees that session and no other. */
+  | { as: 'visitor'; sessionKey: string }
+  /** The gateway itself: sees everything. */
+  | { as: 'system' };
+
+/** What is known of something before it is shown: its level, and the session it belongs to. */
+export interface Fact extends Viewed {
+  level: Level;
+}
+
+/** I6. Agrees with `decide` on every session, and with `scopeFor` on every list. */
+export function canSee(world: World, viewer: Viewer, fact: Fact): boolean {
+  switch (viewer.as) {
+    case 'session':
+      return passesScope(listScope(world, viewer.party, [fact.agent]), fact);
+    case 'operator':
+      return mayFlow(fact.level, viewer.level);
+    case 'visitor':
+      return fact.key === viewer.sessionKey;
+    case 'system':
+      return true;
+  }
+}
+
+/** The highest level that a viewer reads inside a session it may see. */
+export function ceilingOf(viewer: Viewer): Level {
+  switch (viewer.as) {
+    case 'session':
+      return viewer.party.facts.taint;
+    case 'operator':
+      return viewer.level;
+    case 'visitor':
+    case 'system':
+      return 'RESTRICTED';
+  }
+}
+
+/** Whether a viewer reads data of this level, in a session that it may see. */
+export const mayRead = (viewer: Viewer, level: Level): boolean => mayFlow(level, ceilingOf(viewer));
+
+/** What a viewer's lists are cut to. `agents`: those that have a session, where patterns decide which of them a session reaches. */
+export function scopeFor(world: World, viewer: Viewer, agents: Iterable<string>): ListScope {
+  if (viewer.as === 'session') return listScope(world, viewer.party, agents);
+  const readable = levels.filter((level) => mayRead(viewer, level));
+  if (viewer.as === 'visitor')
+    return { visibility: 'self', why: 'the token is bound to this session', filter: { key: viewer.sessionKey }, levels: readable };
+  const why = `an operator sees every session up to ${ceilingOf(viewer)}`;
+  return { visibility: 'all', why, filter: { key: '', agents: 'every' }, levels: readable };
+}
+
+/** Whether `scopeFor` needs to know which agents there are. */
+export function scopeNeedsAgents(world: World, viewer: Viewer): boolean {
+  if (viewer.as !== 'session' || !world.agentToAgent.enabled) return false;
+  const { visibility, filter } = listScope(world, viewer.party, []);
+  return visibility === 'all' && filter.agents !== 'every';
+}

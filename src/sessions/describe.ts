@@ -1,0 +1,90 @@
+// A session as it is described to anyone: its row, what is set on it, what answers in it and what it is doing. Many at once.
+import { levelName } from '../levels.ts';
+import { deliveryOf, settingsOf, type SessionSettings } from '../engine/policy.ts';
+import type { ModelView } from '../engine/runner.ts';
+import type { RunState } from '../protocol/run.ts';
+import type { DeliveryContext } from '../protocol/session.ts';
+import { keyContext } from '../rules/agents.ts';
+import { requireSessionKey, type SessionKey } from '../rules/session-key.ts';
+import { mayRead, type Viewer } from '../rules/viewer.ts';
+import type { Body, Reading } from '../store/contract.ts';
+import type { SessionRow } from '../store/rows.ts';
+import { newestTexts } from '../store/tables/entry-pages.ts';
+import { workOf } from '../store/tables/run-pages.ts';
+import { levelsOfKeys } from '../store/tables/session-pages.ts';
+import type { Look } from './pages.ts';
+
+/** What of a session is not in the store. */
+export interface Surroundings {
+  /** What answers in a session. */
+  modelOf(row: SessionRow): ModelView | undefined;
+  /** Whether somebody takes the turns of a guest's session. */
+  online(sessionKey: string): boolean;
+  /** The file a transcript was written to, if it was. */
+  transcriptPath(sessionId: string): string | undefined;
+}
+
+/** Details that take queries or work of their own. */
+export interface Details {
+  /** Runs: the one under way, how the last one ended, how many wait. */
+  work?: boolean;
+  /** The session that spawned it. */
+  origin?: boolean;
+  /** How its newest message begins. */
+  preview?: boolean;
+  /** What would answer if nothing was set on the session. */
+  usualModel?: boolean;
+}
+
+export interface Described {
+  row: SessionRow;
+  key: SessionKey;
+  settings: SessionSettings;
+  delivery: DeliveryContext | undefined;
+  model: ModelView | undefined;
+  usualModel: ModelView | undefined;
+  online: boolean | undefined;
+  transcriptPath: string | undefined;
+  active: { runId: string; state: RunState; since: number | null } | undefined;
+  lastState: RunState | undefined;
+  queued: number;
+  spawnedBy: string | undefined;
+  preview: string | undefined;
+}
+
+const previewLength = 200;
+
+/** At most one query for each detail and 256 sessions. */
+export function* describe(t: Reading, look: Look & Surroundings, rows: readonly SessionRow[], details: Details): Body<Described[]> {
+  const { world, viewer } = look;
+  const pks = rows.map((row) => row.pk);
+  const work = new Map((details.work ? yield* workOf(t, pks) : []).map((one) => [one.session_pk, one]));
+  const origins = details.origin ? yield* namedOrigins(t, viewer, rows) : new Set<string>();
+  const texts = new Map((details.preview ? yield* newestTexts(t, pks, previewLength) : []).map((one) => [one.session_pk, one.text]));
+  return rows.map((row) => {
+    const key = requireSessionKey(row.key, keyContext(world.agents, row.agent));
+    const { active_id, active_state, active_since, last_state, queued } = work.get(row.pk) ?? {};
+    return {
+      row,
+      key,
+      settings: settingsOf(row),
+      delivery: deliveryOf(row),
+      model: look.modelOf(row),
+      usualModel: details.usualModel ? look.modelOf({ ...row, settings: '{}' }) : undefined,
+      online: key.shape === 'guest' ? look.online(row.key) : undefined,
+      transcriptPath: look.transcriptPath(row.id),
+      active: active_id && active_state ? { runId: active_id, state: active_state, since: active_since ?? null } : undefined,
+      lastState: last_state ?? undefined,
+      queued: queued ?? 0,
+      spawnedBy: row.parent_key !== null && origins.has(row.parent_key) ? row.parent_key : undefined,
+      preview: texts.get(row.pk),
+    };
+  });
+}
+
+/** A parent that is gone is still named; one above the viewer's level is not. */
+function* namedOrigins(t: Reading, viewer: Viewer, rows: readonly SessionRow[]): Body<Set<string>> {
+  const keys = new Set(rows.flatMap((row) => (row.parent_key === null ? [] : [row.parent_key])));
+  for (const { key, level } of yield* levelsOfKeys(t, [...keys])) if (!mayRead(viewer, levelName(level))) keys.delete(key);
+  return keys;
+}

@@ -1,0 +1,83 @@
+// Lists of described sessions for an operator's clients, and single sessions as events and answers show them.
+import { levelName } from '../levels.ts';
+import { agentId as agentIdOf } from '../protocol/ids.ts';
+import type { Level } from '../protocol/labels.ts';
+import type { WireSession } from '../protocol/result.ts';
+import type { World } from '../rules/decide.ts';
+import type { ReadQuery } from '../store/contract.ts';
+import type { SessionRow } from '../store/rows.ts';
+import { currentByKey, lifeById, useById } from '../store/tables/session-pages.ts';
+import { describe, type Surroundings } from './describe.ts';
+import { findSession } from './find.ts';
+import { sessionsPage, type Look, type PageWish } from './pages.ts';
+import { wireSession } from './views.ts';
+
+export interface ListWish extends Omit<PageWish, 'mostScanned'> {
+  /** Rows to skip; for clients that count instead of keeping a cursor. */
+  offset: number;
+  preview: boolean;
+}
+
+/** A search reads at most this many rows and then gives a cursor, so that one request stays short. */
+const mostScanned = 5_000;
+
+/** `spawnedBy` is a reference here; children of a session that the viewer does not see are not listed. */
+export const listSessions = (
+  look: Look & Surroundings,
+): ReadQuery<ListWish, { sessions: WireSession[]; next: number | undefined; full: boolean }> => ({
+  name: 'list sessions',
+  *body(t, { offset, preview, ...wish }) {
+    const parent = wish.spawnedBy === undefined ? undefined : yield* findSession(look).body(t, { session: wish.spawnedBy });
+    if (wish.spawnedBy !== undefined && !parent) return { sessions: [], next: undefined, full: false };
+    const { rows, next, full } = yield* sessionsPage(look).body(t, {
+      ...wish,
+      agentId: wish.agentId === undefined ? undefined : agentIdOf(wish.agentId),
+      spawnedBy: parent?.key,
+      limit: offset + wish.limit,
+      mostScanned: offset + mostScanned,
+    });
+    const described = yield* describe(t, look, rows.slice(offset), { work: true, origin: true, preview });
+    return { sessions: described.map((one) => wireSession(one)), next, full };
+  },
+});
+
+export const describeSession = (look: Look & Surroundings): ReadQuery<{ row: SessionRow; preview: boolean }, WireSession> => ({
+  name: 'describe session',
+  *body(t, { row, preview }) {
+    const [described] = yield* describe(t, look, [row], { work: true, origin: true, preview });
+    return wireSession(described!);
+  },
+});
+
+/** The session with this id as it is now, for events; undefined when it is gone. */
+export const currentRow = (
+  world: World,
+  around: Surroundings,
+): ReadQuery<{ sessionId: string }, { session: WireSession; level: Level } | undefined> => ({
+  name: 'current row',
+  *body(t, { sessionId }) {
+    const row = yield* lifeById(t, sessionId);
+    if (!row) return undefined;
+    // One text goes to everyone who may know the session, so it says what the least of them may know.
+    const level = levelName(row.level);
+    const look = { world, viewer: { as: 'operator' as const, level }, ...around };
+    return { session: yield* describeSession(look).body(t, { row, preview: true }), level };
+  },
+});
+
+/** What of that row an event of a message needs. */
+export const currentUse: ReadQuery<{ sessionId: string }, { level: Level; totalTokens: number | undefined } | undefined> = {
+  name: 'current use',
+  *body(t, { sessionId }) {
+    const row = yield* useById(t, sessionId);
+    return row && { level: levelName(row.level), totalTokens: row.total_tokens || undefined };
+  },
+};
+
+export const currentLevel: ReadQuery<{ key: string }, Level | undefined> = {
+  name: 'current level',
+  *body(t, { key }) {
+    const row = yield* currentByKey(t, key);
+    return row && levelName(row.level);
+  },
+};

@@ -1,0 +1,22 @@
+// Opening a session for an operator: the one of the key that exists, or a new one; what is given is set either way.
+import { revive } from '../engine/accept.ts';
+import type { EngineCommand } from '../engine/feed.ts';
+import { openSession as insertSession, type NewSession } from '../engine/sessions.ts';
+import type { SessionRow } from '../store/rows.ts';
+import { currentByKey } from '../store/tables/session-pages.ts';
+import { change, existing, type Asked, type Current, type SessionPatch } from './patch.ts';
+
+export const openSession = (
+  current: Current,
+): EngineCommand<Asked & { made: NewSession; patch: SessionPatch; revive?: boolean }, { session: SessionRow; created: boolean }> => ({
+  name: 'open session',
+  *body(t, args) {
+    const { world, models } = current();
+    const there = yield* currentByKey(t, args.key);
+    // A session above the caller's level is not told from a missing one, and cannot be opened a second time.
+    const session = there ? yield* existing(t, world, args) : yield* insertSession(t, args.key, args.made, args.now);
+    if (args.revive && session.state === 'archived') yield* revive(t, session);
+    yield* change(t, models, session, args.patch, args.now);
+    return { session, created: !there };
+  },
+});

@@ -1,0 +1,168 @@
+// The sessions that a viewer may see, as keyset pages: newest first by feed position, at the same cost however many there are.
+import { levelRank } from '../levels.ts';
+import type { SessionKind } from '../protocol/labels.ts';
+import type { ListScope, World } from '../rules/decide.ts';
+import { scopeFor, scopeNeedsAgents, type Viewer } from '../rules/viewer.ts';
+import type { Body, Reading, ReadQuery } from '../store/contract.ts';
+import type { SessionRow } from '../store/rows.ts';
+import { agentsWithSessions, mostRanges, newestSessions, type SessionRange } from '../store/tables/session-pages.ts';
+
+/** Who looks, and the rules that say at what. */
+export interface Look {
+  world: World;
+  viewer: Viewer;
+}
+
+export interface PageWish {
+  limit: number;
+  /** Feed position to go on from: rows strictly before it. */
+  before?: number | undefined;
+  kinds?: readonly SessionKind[] | undefined;
+  activeSince?: number | undefined;
+  agentId?: string | undefined;
+  /** The store key of the session that spawned them. */
+  spawnedBy?: string | undefined;
+  label?: string | undefined;
+  /** In the key or in the label. */
+  search?: string | undefined;
+  /** Only live sessions without it. */
+  archived?: boolean | 'all' | undefined;
+  /** Rows that one page looks through for those that fit; the cursor leads on. */
+  mostScanned?: number | undefined;
+}
+
+export interface SessionsPage {
+  rows: SessionRow[];
+  /** Where the next page begins. A page may be shorter than its limit and still have a next one. */
+  next: number | undefined;
+  /** There are more rows than the limit. */
+  full: boolean;
+  scope: ListScope;
+}
+
+/** Past this many agents one pass over all sessions is cheaper than a range for each. */
+const mostAgentRanges = 256;
+const mostScanned = 5_000;
+const scanRows = 200;
+
+/** What a viewer's lists may hold. Where patterns decide, every agent that has a session is considered, configured or not. */
+function* scopeOf(t: Reading, { world, viewer }: Look): Body<ListScope> {
+  return scopeFor(world, viewer, scopeNeedsAgents(world, viewer) ? yield* agentsWithSessions(t) : []);
+}
+
+export const sessionsPage = (look: Look): ReadQuery<PageWish, SessionsPage> => ({
+  name: 'sessions page',
+  *body(t, wish) {
+    const scope = yield* scopeOf(t, look);
+    const found = new Map<number, SessionRow>();
+    const streams = streamsOf(scope, wish);
+    // One row more than a page shows whether there are more. Once a page is found, another stream adds about its share.
+    const wanted = wish.limit + 1;
+    const share = Math.ceil(wanted / streams.length);
+    /** Every stream was looked through down to here. */
+    let reached = 0;
+    for (const stream of streams) {
+      const floor = floorOf(found, wanted);
+      const read = yield* readStream(t, stream, wish, floor, floor === 0 ? wanted : share);
+      for (const row of read.rows) found.set(row.pk, row);
+      reached = Math.max(reached, read.cutAt);
+    }
+    const sorted = [...found.values()].filter((row) => row.last_pos >= reached).toSorted((a, b) => b.last_pos - a.last_pos);
+    const rows = sorted.slice(0, wish.limit);
+    const full = sorted.length > wish.limit;
+    return { rows, next: full ? rows.at(-1)!.last_pos : reached > 0 ? reached : undefined, full, scope };
+  },
+});
+
+interface Stream {
+  ranges: SessionRange[];
+  keep(row: SessionRow): boolean;
+}
+
+/** With a page full of rows, what is older than all of them cannot be on it. */
+function floorOf(found: Map<number, SessionRow>, limit: number): number {
+  if (found.size < limit) return 0;
+  const positions = Float64Array.from(found.values(), (row) => row.last_pos).toSorted();
+  return positions[positions.length - limit]!;
+}
+
+/** Together the streams hold exactly what the scope allows and the wish narrows. */
+function streamsOf(scope: ListScope, wish: PageWish): Stream[] {
+  const { key, spawnedBy, agents } = scope.filter;
+  const sources: Pick<SessionRange, 'agent' | 'spawnedBy'>[] = [];
+  const reachable = agents === 'every' || agents === undefined ? undefined : new Set(agents);
+  // A viewer of every session sees its children among them.
+  if (spawnedBy !== undefined && agents !== 'every') sources.push({ spawnedBy });
+  if (agents === 'every') sources.push(narrowest(wish));
+  const onePass = reachable !== undefined && reachable.size > mostAgentRanges;
+  if (reachable && !onePass) for (const agent of reachable) sources.push({ agent });
+  const fits = fitsWish(wish);
+  const streams = inStatements(scope, wish, sources, key).map((ranges): Stream => ({ ranges, keep: fits }));
+  if (onePass)
+    for (const ranges of inStatements(scope, wish, [{}], ''))
+      streams.push({ ranges, keep: (row) => reachable.has(row.agent) && fits(row) });
+  return streams;
+}
+
+const narrowest = ({ agentId, spawnedBy }: PageWish): Pick<SessionRange, 'agent' | 'spawnedBy'> =>
+  spawnedBy !== undefined ? { spawnedBy } : agentId !== undefined ? { agent: agentId } : {};
+
+/** Live sessions have a range for each kind and level, archived ones an index of their own. */
+function inStatements(
+  { levels }: ListScope,
+  { kinds, archived = false }: PageWish,
+  sources: Pick<SessionRange, 'agent' | 'spawnedBy'>[],
+  own: string,
+): SessionRange[][] {
+  const ranges: SessionRange[] = own !== '' && archived !== true ? [{ state: 'live', key: own }] : [];
+  const byKind = kinds?.map((kind) => ({ kinds: [kind] })) ?? [{}];
+  for (const source of sources) {
+    if (archived !== true)
+      for (const kind of byKind) for (const level of levels) ranges.push({ state: 'live', ...source, ...kind, level: levelRank(level) });
+    if (archived !== false) ranges.push({ state: 'archived', ...source, ...(kinds && { kinds }), level: levelRank(levels.at(-1)!) });
+  }
+  const statements: SessionRange[][] = [];
+  for (let from = 0; from < ranges.length; from += mostRanges) statements.push(ranges.slice(from, from + mostRanges));
+  return statements;
+}
+
+function fitsWish({ kinds, activeSince = 0, agentId, spawnedBy, label, search }: PageWish): (row: SessionRow) => boolean {
+  const word = search?.trim().toLowerCase() ?? '';
+  return (row) =>
+    // Looked at one by one: positions only rise, but a clock can be set back.
+    row.last_at >= activeSince &&
+    (kinds === undefined || kinds.includes(row.kind as SessionKind)) &&
+    // Live children are listed whatever their agent is.
+    (agentId === undefined || row.agent === agentId || (spawnedBy !== undefined && row.state === 'live')) &&
+    (spawnedBy === undefined || row.parent_key === spawnedBy) &&
+    (label === undefined || row.label === label) &&
+    (word === '' || row.key.includes(word) || (row.label?.toLowerCase().includes(word) ?? false));
+}
+
+/** Down to the floor, at first as many rows as are expected; `cutAt` is above 0 if it stopped looking there. */
+function* readStream(
+  t: Reading,
+  { ranges, keep }: Stream,
+  wish: PageWish,
+  floor: number,
+  expected: number,
+): Body<{ rows: SessionRow[]; cutAt: number }> {
+  const rows = new Map<number, SessionRow>();
+  const done = (cutAt: number) => ({ rows: [...rows.values()], cutAt });
+  let size = Math.max(2, expected);
+  let before = wish.before ?? Number.MAX_SAFE_INTEGER;
+  for (let scanned = 0; scanned < (wish.mostScanned ?? mostScanned);) {
+    const page = yield* newestSessions(t, ranges, before, size);
+    scanned += page.length;
+    for (const row of page) {
+      if (row.last_pos < floor) return done(0);
+      if (!keep(row)) continue;
+      rows.set(row.pk, row);
+      if (rows.size > wish.limit) return done(0);
+    }
+    if (page.length < size) return done(0);
+    before = page.at(-1)!.last_pos;
+    size = Math.max(size, Math.min(2 * size, scanRows));
+  }
+  return done(before);
+}

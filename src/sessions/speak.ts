@@ -1,0 +1,40 @@
+// What an operator says in the name of a session: a message written into its transcript, or text sent to a channel.
+import { createHash } from 'node:crypto';
+import { deliverDirect } from '../engine/deliver.ts';
+import { appendEntry, type EngineCommand } from '../engine/feed.ts';
+import { derivedId } from '../engine/ids.ts';
+import { InterlaneError } from '../errors.ts';
+import type { DeliveryContext } from '../protocol/session.ts';
+import { deliveryById, entryById } from '../store/tables/session-writes.ts';
+import { existing, type Asked, type Current } from './patch.ts';
+
+/** A message of the assistant, written by hand. */
+export const injectEntry = (current: Current): EngineCommand<Asked & { text: string; id: string }, { id: string; seq: number }> => ({
+  name: 'inject',
+  *body(t, args) {
+    const { world } = current();
+    const session = yield* existing(t, world, args);
+    const before = yield* entryById(t, args.id);
+    if (before && (before.session_pk !== session.pk || before.text !== args.text)) throw usedBefore();
+    if (before) return { id: args.id, seq: before.seq };
+    const entry = { id: args.id, role: 'assistant' as const, text: args.text, taint: session.taint };
+    return { id: args.id, seq: yield* appendEntry(t, session, entry, args.now) };
+  },
+});
+
+/** Text to a channel. Returns the ids of its deliveries. */
+export const sendDirect = (current: Current): EngineCommand<Asked & { to: DeliveryContext; text: string; causeId: string }, string[]> => ({
+  name: 'send',
+  *body(t, args) {
+    const { world } = current();
+    const session = yield* existing(t, world, args);
+    const hash = createHash('sha256')
+      .update(JSON.stringify([args.key, args.to.channel, args.to.accountId, args.to.to, args.to.threadId, args.text]))
+      .digest('hex');
+    const before = yield* deliveryById(t, derivedId('send', args.causeId, 0));
+    if (before && before.hash !== hash) throw usedBefore();
+    return yield* deliverDirect(t, world, session, { ...args.to, causeId: args.causeId, hash, text: args.text, now: args.now });
+  },
+});
+
+const usedBefore = () => new InterlaneError('IDEMPOTENCY_CONFLICT', 'idempotency key was used for another message; use a new one');

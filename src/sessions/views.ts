@@ -1,0 +1,97 @@
+// One described session in two shapes: the row of the protocol, and the row that tools show to models.
+import { levelName } from '../levels.ts';
+import { withoutGaps } from '../gaps.ts';
+import { byUser } from '../engine/policy.ts';
+import type { SessionKind } from '../protocol/labels.ts';
+import type { WireSession } from '../protocol/result.ts';
+import { isTerminal } from '../protocol/run.ts';
+import { keyChatType, sessionChannel } from '../rules/session-key.ts';
+import { usageOf } from '../store/views.ts';
+import type { Described } from './describe.ts';
+
+const ended = { ok: 'done', error: 'failed', timeout: 'timeout', aborted: 'killed' } as const;
+
+/** The row of the protocol. */
+export function wireSession(described: Described): WireSession {
+  const { row, key, settings, delivery, active, lastState } = described;
+  const chat = keyChatType(key);
+  return withoutGaps<WireSession>({
+    key: row.key,
+    kind: key.shape === 'global' ? 'global' : chat === 'group' || chat === 'channel' ? 'group' : 'direct',
+    sessionKind: row.kind as SessionKind,
+    sessionId: row.id,
+    agentId: row.agent,
+    updatedAt: row.last_at,
+    createdAt: row.created_at,
+    isMain: row.kind === 'main' || undefined,
+    runtime: key.shape === 'guest' ? 'guest' : undefined,
+    online: described.online,
+    see: settings.see,
+    archived: row.state === 'archived' || undefined,
+    label: row.label ?? undefined,
+    displayName: settings.displayName,
+    status: active ? 'running' : lastState && (isTerminal(lastState) ? ended[lastState] : 'queued'),
+    hasActiveRun: active !== undefined || undefined,
+    activeRunIds: active && [active.runId],
+    queuedRuns: described.queued || undefined,
+    spawnedBy: described.spawnedBy,
+    totalTokens: row.total_tokens || undefined,
+    messageCount: row.next_seq - 1,
+    contextTokens: undefined,
+    usage: usageOf(row),
+    model: settings.model,
+    modelSource: byUser(settings.model),
+    thinkingLevel: settings.thinkingLevel,
+    thinkingLevelSource: byUser(settings.thinkingLevel),
+    thinkingNote: undefined,
+    ...described.model,
+    verboseLevel: settings.verboseLevel,
+    verboseLevelSource: byUser(settings.verboseLevel),
+    authProfile: settings.authProfile,
+    authProfileSource: byUser(settings.authProfile),
+    sendPolicy: settings.sendPolicy,
+    systemSent: row.system_sent === 1 || undefined,
+    abortedLastRun: row.aborted_last === 1 || undefined,
+    lastChannel: delivery?.channel,
+    lastTo: delivery?.to,
+    deliveryContext: delivery,
+    transcriptPath: described.transcriptPath,
+    taint: row.taint === 0 ? undefined : levelName(row.taint),
+    lastMessagePreview: described.preview,
+  });
+}
+
+/** The row of a tool for a caller of this agent: every field that has a value of its own, or all of them. */
+export function toolSession(described: Described, agent: string, verbose = false): Record<string, unknown> {
+  const { row, key, settings, delivery, model: own, usualModel: usual } = described;
+  const { channel, displayName, model, thinkingLevel, verboseLevel = 'off', sendPolicy } = settings;
+  /** A value that is as usual goes without saying. */
+  const unless = <V>(value: V, as: V) => (verbose || value !== as ? value : undefined);
+  const all = {
+    // The one shared chat is its owner's main session; others reach it by that name in full.
+    key: key.shape !== 'global' ? row.key : agent === row.agent ? 'main' : `agent:${row.agent}:main`,
+    kind: row.kind,
+    ...(key.shape === 'guest' ? { runtime: 'guest', online: described.online } : {}),
+    channel: sessionChannel(key, { channel, lastChannel: delivery?.channel }),
+    label: row.label,
+    displayName,
+    updatedAt: row.last_at,
+    sessionId: row.id,
+    model: unless(own?.model ?? model, usual?.model),
+    contextTokens: unless(own?.contextTokens, usual?.contextTokens),
+    totalTokens: unless(row.total_tokens, 0),
+    thinkingLevel: unless(own?.thinkingLevel ?? thinkingLevel, usual?.thinkingLevel),
+    verboseLevel: unless(verboseLevel, 'off'),
+    systemSent: unless(row.system_sent === 1, false),
+    abortedLastRun: unless(row.aborted_last === 1, false),
+    sendPolicy,
+    lastChannel: delivery?.channel,
+    lastTo: delivery?.to,
+    // Where it says no more than the two before it, it is left out.
+    deliveryContext: verbose || delivery?.threadId !== undefined || isOther(delivery?.accountId) ? delivery : undefined,
+    transcriptPath: described.transcriptPath,
+  };
+  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined && value !== null));
+}
+
+const isOther = (account: string | undefined) => account !== undefined && account !== 'default';

@@ -1,0 +1,89 @@
+// Pages of `runs`, and what lists and status tell of the work in a session.
+import type { RunState } from '../../protocol/run.ts';
+import type { Body, Reading } from '../contract.ts';
+import type { RunRow, SessionRow } from '../rows.ts';
+import { forEach } from './value-list.ts';
+
+/** The work of one session: its lane's run that is under way, its own last run, and how many wait in its lane (at most 1,000 count). */
+export interface SessionWork {
+  session_pk: number;
+  active_id: string | null;
+  active_state: RunState | null;
+  active_since: number | null;
+  last_state: RunState | null;
+  queued: number;
+}
+
+export function* workOf(t: Reading, sessionPks: readonly number[]): Body<SessionWork[]> {
+  const active = (column: string) => `(SELECT ${column} FROM runs WHERE lane = sessions.key AND state IN ('running', 'waiting'))`;
+  return yield* forEach(sessionPks, (marks, params) =>
+    t.all<SessionWork>(
+      `SELECT sessions.pk AS session_pk, ${active('id')} AS active_id, ${active('state')} AS active_state,
+         ${active('started_at')} AS active_since,
+         (SELECT state FROM runs WHERE session_pk = sessions.pk ORDER BY pk DESC LIMIT 1) AS last_state,
+         (SELECT count(*) FROM (SELECT 1 FROM runs WHERE lane = sessions.key AND state = 'queued' LIMIT 1000) AS some) AS queued
+       FROM sessions WHERE pk IN (${marks}) ORDER BY pk`,
+      ...params,
+    ),
+  );
+}
+
+export function* runIdsOf(t: Reading, pks: readonly number[]): Body<{ pk: number; id: string }[]> {
+  return yield* forEach(pks, (marks, params) =>
+    t.all<{ pk: number; id: string }>(`SELECT pk, id FROM runs WHERE pk IN (${marks}) ORDER BY pk`, ...params),
+  );
+}
+
+/** The run that is under way in a lane. */
+export function* activeRunId(t: Reading, lane: string): Body<string | undefined> {
+  return (yield* t.one<{ id: string }>(`SELECT id FROM runs WHERE lane = ? AND state IN ('running', 'waiting')`, lane))?.id;
+}
+
+export type RunOfSession = RunRow & {
+  session_key: string;
+  session_id: string;
+  session_agent: string;
+  session_parent: string | null;
+  session_level: number;
+};
+
+/** Newest first, strictly before a run; of one session or of all. */
+export function* runsBefore(t: Reading, before: number, limit: number, sessionPk?: number): Body<RunOfSession[]> {
+  const rows = `SELECT runs.*, sessions.key AS session_key, sessions.id AS session_id, sessions.agent AS session_agent,
+      sessions.parent_key AS session_parent, sessions.level AS session_level
+    FROM runs JOIN sessions ON sessions.pk = runs.session_pk`;
+  return sessionPk === undefined
+    ? yield* t.all<RunOfSession>(`${rows} WHERE runs.pk < ? ORDER BY runs.pk DESC LIMIT ?`, before, limit)
+    : yield* t.all<RunOfSession>(
+        `${rows} WHERE runs.session_pk = ? AND runs.pk < ? ORDER BY runs.pk DESC LIMIT ?`,
+        sessionPk,
+        before,
+        limit,
+      );
+}
+
+/** The session that a run belongs to. */
+export function* sessionOfRun(t: Reading, runId: string): Body<Pick<SessionRow, 'key' | 'agent' | 'parent_key' | 'level'> | undefined> {
+  return yield* t.one<Pick<SessionRow, 'key' | 'agent' | 'parent_key' | 'level'>>(
+    'SELECT sessions.key, sessions.agent, sessions.parent_key, sessions.level FROM runs JOIN sessions ON sessions.pk = runs.session_pk WHERE runs.id = ?',
+    runId,
+  );
+}
+
+/** Whether a session ever had a run. */
+export function* hasRun(t: Reading, sessionPk: number): Body<boolean> {
+  return (yield* t.one('SELECT 1 FROM runs WHERE session_pk = ? LIMIT 1', sessionPk)) !== undefined;
+}
+
+/** Runs that have not ended, by state; at most 100,000 of each count. */
+export function* openRunCounts(t: Reading): Body<Record<'queued' | 'running' | 'waiting', number>> {
+  const count = function* (where: string): Body<number> {
+    return (yield* t.one<{ n: number }>(`SELECT count(*) AS n FROM (SELECT 1 FROM runs WHERE ${where} LIMIT 100000) AS some`))!.n;
+  };
+  return {
+    queued: yield* count(`state = 'queued'`),
+    running: yield* count(`state = 'running'`),
+    // Said twice, for the index of active runs.
+    waiting: yield* count(`state IN ('running', 'waiting') AND state = 'waiting'`),
+  };
+}

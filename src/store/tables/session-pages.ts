@@ -1,0 +1,126 @@
+// Pages of `sessions`, newest first, and the ways to find a session by what a caller wrote.
+import type { Body, Reading, Value } from '../contract.ts';
+import type { SessionRow } from '../rows.ts';
+import { forEach } from './value-list.ts';
+
+/** One stretch of an index on sessions. Whatever is given must be equal. */
+export interface SessionRange {
+  state: 'live' | 'archived';
+  key?: string;
+  agent?: string;
+  spawnedBy?: string;
+  kinds?: readonly string[];
+  /** Live sessions are in the order of their positions within one level, archived ones over all levels up to one. */
+  level?: number;
+}
+
+/** Ranges that go into one statement. */
+export const mostRanges = 128;
+
+/** The newest sessions before a position, of all ranges together. A session that is in two ranges comes twice. */
+export function* newestSessions(t: Reading, ranges: readonly SessionRange[], before: number, limit: number): Body<SessionRow[]> {
+  const parts = ranges.map((range) => wherePart(range));
+  const params = parts.flatMap((part) => [...part.params, before]);
+  // A store merges these by position and reads no further than the limit.
+  const selects = parts.map(({ where }) => `SELECT * FROM sessions WHERE current = 1 AND ${where} AND last_pos < ?`);
+  return yield* t.all<SessionRow>(`${selects.join(' UNION ALL ')} ORDER BY last_pos DESC LIMIT ?`, ...params, limit);
+}
+
+function wherePart({ state, key, agent, spawnedBy, kinds, level }: SessionRange): { where: string; params: Value[] } {
+  const conditions: string[] = [state === 'live' ? `state = 'live'` : `state = 'archived'`];
+  const params: Value[] = [];
+  const add = (condition: string, ...values: Value[]) => {
+    conditions.push(condition);
+    params.push(...values);
+  };
+  if (key !== undefined) add('key = ?', key);
+  if (spawnedBy !== undefined) add('parent_key = ?', spawnedBy);
+  if (agent !== undefined) add('agent = ?', agent);
+  if (kinds?.length === 1) add('kind = ?', kinds[0]!);
+  else if (kinds) add(`kind IN (${kinds.map(() => '?').join(', ')})`, ...kinds);
+  if (level !== undefined) add(state === 'live' ? 'level = ?' : 'level <= ?', level);
+  return { where: conditions.join(' AND '), params };
+}
+
+/** The agents that have a live session: one look into the index for each, however many sessions it has. */
+export function* agentsWithSessions(t: Reading): Body<string[]> {
+  const rows = yield* t.all<{ agent: string }>(
+    `SELECT agent FROM (
+       WITH RECURSIVE known (agent) AS (
+         SELECT min(agent) FROM sessions WHERE current = 1 AND state = 'live'
+         UNION ALL
+         SELECT (SELECT min(later.agent) FROM sessions AS later WHERE later.current = 1 AND later.state = 'live' AND later.agent > known.agent)
+         FROM known WHERE known.agent IS NOT NULL
+       ) SELECT agent FROM known WHERE agent IS NOT NULL
+     ) AS agents ORDER BY agent`,
+  );
+  return rows.map(({ agent }) => agent);
+}
+
+// Finding -------------------------------------------------------------------------------------------------------------
+
+export function* currentByKey(t: Reading, key: string): Body<SessionRow | undefined> {
+  return yield* t.one<SessionRow>('SELECT * FROM sessions WHERE key = ? AND current = 1', key);
+}
+
+export function* currentById(t: Reading, id: string): Body<SessionRow | undefined> {
+  return yield* t.one<SessionRow>('SELECT * FROM sessions WHERE id = ? AND current = 1', id);
+}
+
+export function* currentByLabel(t: Reading, label: string, agent?: string): Body<SessionRow[]> {
+  return agent === undefined
+    ? yield* t.all<SessionRow>('SELECT * FROM sessions WHERE label = ? AND current = 1 ORDER BY pk LIMIT 50', label)
+    : yield* t.all<SessionRow>('SELECT * FROM sessions WHERE agent = ? AND label = ? AND current = 1 ORDER BY pk', agent, label);
+}
+
+export function* currentByIdStart(t: Reading, start: string): Body<SessionRow[]> {
+  return yield* t.all<SessionRow>(
+    'SELECT * FROM sessions WHERE id >= ? AND id < ? AND current = 1 ORDER BY id LIMIT 10',
+    start,
+    `${start}\u{10ffff}`,
+  );
+}
+
+/** A life of a session, whether or not it is the current one. */
+export function* lifeById(t: Reading, id: string): Body<SessionRow | undefined> {
+  return yield* t.one<SessionRow>('SELECT * FROM sessions WHERE id = ?', id);
+}
+
+export function* useById(t: Reading, id: string): Body<Pick<SessionRow, 'level' | 'total_tokens'> | undefined> {
+  return yield* t.one<Pick<SessionRow, 'level' | 'total_tokens'>>('SELECT level, total_tokens FROM sessions WHERE id = ?', id);
+}
+
+/** The levels of current sessions, for each key that has one. */
+export function* levelsOfKeys(t: Reading, keys: readonly string[]): Body<{ key: string; level: number }[]> {
+  return yield* forEach(keys, (marks, params) =>
+    t.all<{ key: string; level: number }>(
+      `SELECT key, level FROM sessions WHERE key IN (${marks}) AND current = 1 ORDER BY key`,
+      ...params,
+    ),
+  );
+}
+
+// For export and import -----------------------------------------------------------------------------------------------
+
+/** The key of a session that has this key or this id, in any life that was not deleted. */
+export function* keyOfKeyOrId(t: Reading, text: string): Body<string | undefined> {
+  const row = yield* t.one<{ key: string }>(
+    `SELECT key FROM sessions WHERE (key = ? OR id = ?) AND state <> 'deleted' ORDER BY pk LIMIT 1`,
+    text,
+    text,
+  );
+  return row?.key;
+}
+
+/** Keys in the order in which they were last active. */
+export function* keysByActivity(t: Reading): Body<string[]> {
+  const rows = yield* t.all<{ key: string }>(
+    `SELECT key, max(last_pos) AS pos FROM sessions WHERE state <> 'deleted' GROUP BY key ORDER BY pos`,
+  );
+  return rows.map(({ key }) => key);
+}
+
+/** All lives of a key that were not deleted, oldest first. */
+export function* livesOfKey(t: Reading, key: string): Body<SessionRow[]> {
+  return yield* t.all<SessionRow>(`SELECT * FROM sessions WHERE key = ? AND state <> 'deleted' ORDER BY life`, key);
+}
