@@ -5,7 +5,7 @@ import { readConfig } from '../config/load.ts';
 import type { SessionFacts } from '../protocol/session.ts';
 import { compileAgents } from './agents.ts';
 import { compileWorld, decide, partyOf } from './decide.ts';
-import { planReference, settleReference, type Lookup, type Reference } from './reference.ts';
+import { operatorReferences, planReference, settleReference, type Lookup, type Reference } from './reference.ts';
 
 const configOf = (text: string) => readConfig(text, 'test.json5', {}).config;
 const agents = compileAgents(configOf('{ agents: { list: [{ id: "home" }, { id: "work" }] } }'));
@@ -75,6 +75,39 @@ describe('planReference', () => {
         },
       ),
     );
+  });
+});
+
+describe('references of operators', () => {
+  const planned = (reference: Reference) => planReference(reference, 'work', agents, operatorReferences);
+
+  it.each<[Reference, Lookup[], string]>([
+    [{ session: 'notes' }, [key('agent:work:notes'), id('notes')], 'a bare key belongs to the agent of the door'],
+    [{ session: 'notes', agentId: 'Home' }, [key('agent:home:notes'), id('notes')], 'agentId says whose bare key it is'],
+    [{ session: 'agent:home:main' }, [key('agent:home:main'), id('agent:home:main')], 'an id may have colons'],
+    [{ session: ' notes' }, [key('agent:work:notes'), id(' notes')], 'an id is not trimmed'],
+    [{ session: 'global' }, [id('global')], 'no word is reserved'],
+    [{ shortId: '6f1c' }, [{ by: 'shortId', shortId: '6f1c' }], 'how an id begins'],
+    [{ label: 'Notes', agentId: 'Home' }, [{ by: 'label', label: 'Notes', agentId: 'home' }], 'a label, narrowed'],
+  ])('%j is looked for as %j: %s', (reference, expected) => {
+    expect(planned(reference)).toMatchObject({ ok: true, plan: { lookups: expected } });
+  });
+
+  it('says why a text is no key only if it is no session id, either', () => {
+    const answer = planned({ session: 'agent:work:' });
+    if (!answer.ok) throw new Error(answer.error);
+    const row = { key: 'agent:work:x', agent: 'work' };
+    expect(settleReference(answer.plan, [[row]], [], operatorReferences)).toEqual({ ok: true, session: row });
+    expect(settleReference(answer.plan, [[]], [], operatorReferences)).toMatchObject({ ok: false, code: 'SESSION_KEY_INVALID' });
+  });
+
+  it('suggests what is near the key that was meant', () => {
+    const answer = planned({ session: 'nots' });
+    if (!answer.ok) throw new Error(answer.error);
+    expect(settleReference(answer.plan, [[], []], ['agent:work:notes'], operatorReferences)).toMatchObject({
+      code: 'SESSION_NOT_FOUND',
+      error: expect.stringContaining('agent:work:notes'),
+    });
   });
 });
 

@@ -18,7 +18,6 @@ import {
 } from '../protocol/frame.ts';
 import { methods as methodTable } from '../protocol/method.ts';
 import { cookieOf } from './access.ts';
-import { mayRead } from '../rules/viewer.ts';
 import { allows, viewerOf, type Auth, type Caller } from './auth.ts';
 import type { Events, Followed, LiveRuns } from './events.ts';
 import { errorShape } from './failure.ts';
@@ -340,8 +339,8 @@ export class Connection {
     this.respond(id, { ok: true, payload: hello });
     if (!allows(caller, 'operator.read')) return;
     this.undoWatch = parts.live.watch({
-      watches: (key, level) =>
-        mayRead(viewerOf(caller), level) && (!this.scoped || this.unfollowAll !== undefined || this.followed.has(key)),
+      viewer: viewerOf(caller),
+      watches: (key) => !this.scoped || this.unfollowAll !== undefined || this.followed.has(key),
       tools: this.tools,
       send: (event, payload) => this.event(event, payload),
     });

@@ -166,7 +166,9 @@ interface LiveRun {
 
 /** Who is told of runs as they happen: `chat` and `agent` events, nothing of which is kept. */
 export interface Watcher {
-  watches(sessionKey: string, level: Level): boolean;
+  viewer: Viewer;
+  /** Whether it follows this session. */
+  watches(sessionKey: string): boolean;
   /** Whether it wants to hear of tool calls. */
   tools: boolean;
   send: Send;
@@ -302,8 +304,9 @@ export class LiveRuns {
 
   private tell(event: EventName, run: LiveRun, ofTools: boolean, payload: object): void {
     let text: string | undefined;
+    const fact = { key: run.sessionKey, agent: run.agentId, level: run.level };
     for (const watcher of this.watchers) {
-      if ((ofTools && !watcher.tools) || !watcher.watches(run.sessionKey, run.level)) continue;
+      if ((ofTools && !watcher.tools) || !watcher.watches(run.sessionKey) || !canSee(this.parts.world(), watcher.viewer, fact)) continue;
       void watcher.send(event, (text ??= JSON.stringify(payload)));
     }
   }
