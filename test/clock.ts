@@ -1,3 +1,4 @@
+import { setImmediate as immediate } from 'node:timers/promises';
 import { type Clock, systemClock } from '../src/clock.ts';
 // Time for tests: made up and moved by hand, or the machine's with a wall clock that can jump.
 
@@ -41,6 +42,15 @@ export class HandClock implements StageClock {
   advance(ms: number): void {
     const until = this.time + ms;
     for (let work = this.next(until); work; work = this.next(until)) work();
+  }
+
+  /** Lets time pass until the promise settles: a timer may be armed only after the first jump, so time goes on in small steps. */
+  async until<T>(ms: number, seen: Promise<T>): Promise<T> {
+    const state = { settled: false };
+    const settle = () => void (state.settled = true);
+    seen.then(settle, settle);
+    for (this.advance(ms); !state.settled; this.advance(1)) await immediate();
+    return await seen;
   }
 
   /** From timer to timer, so that each finds what the ones before it have brought about. */

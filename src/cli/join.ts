@@ -1,7 +1,6 @@
 // `interlane join <name>`: makes a guest, and prints what its harness needs to know. The token is never part of a command line.
 import type { Client } from '../client/client.ts';
-import type { Params } from '../protocol/method.ts';
-import type { Results } from '../protocol/result.ts';
+import type { Params, Results } from '../protocol/operations/all.ts';
 import { answer, paint, type Terminal } from './terminal.ts';
 
 type Joined = Results['guests.join'];

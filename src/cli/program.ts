@@ -5,7 +5,7 @@ import type { LoadedConfig } from '../config/load.ts';
 import { findPaths, type PathFlags, type Paths } from '../config/paths.ts';
 import { parseDuration } from '../durations.ts';
 import { errorTable, InterlaneError, reasonOf } from '../errors.ts';
-import type { Params } from '../protocol/method.ts';
+import type { Params } from '../protocol/operations/all.ts';
 import type { ChatFlags } from './chat.ts';
 import type { DoctorFlags } from './doctor.ts';
 import type { JoinFlags } from './join.ts';

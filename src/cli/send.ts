@@ -1,5 +1,5 @@
 // `interlane send` and `interlane wait`: a message in, its reply out; and asking again for a reply that took longer.
-import { longestMessage } from '../protocol/method.ts';
+import { longestMessage } from '../protocol/operations/fields.ts';
 import type { Client } from '../client/client.ts';
 import { errorTable, InterlaneError, type ErrorCode } from '../errors.ts';
 import type { WaitAnswer } from '../protocol/result.ts';

@@ -1,7 +1,7 @@
 // `interlane sessions`, `history` and `runs`: what there is, what was said, what was done.
 import type { Client } from '../client/client.ts';
-import type { Params } from '../protocol/method.ts';
-import type { Results, WireMessage, WireRun, WireSession } from '../protocol/result.ts';
+import type { Params, Results } from '../protocol/operations/all.ts';
+import type { WireMessage, WireRun, WireSession } from '../protocol/result.ts';
 import { messageLine } from './messages.ts';
 import { answer, moment, oneLine, paint, span, table, type Terminal } from './terminal.ts';
 

@@ -1,8 +1,8 @@
 // One conversation over connections that come and go: each line is taken once, in order, and its end is known, however often it is cut off.
 import type { Client } from '../client/client.ts';
 import { InterlaneError } from '../errors.ts';
-import type { MethodName, Params } from '../protocol/method.ts';
-import type { Results, WaitAnswer, WireMessage, WireSession } from '../protocol/result.ts';
+import type { OperationName, Params, Results } from '../protocol/operations/all.ts';
+import type { WaitAnswer, WireMessage, WireSession } from '../protocol/result.ts';
 import type { AgentEvent, ChatEvent, SessionMessage, SessionsChanged } from '../protocol/wire-event.ts';
 import { readCommand, runCommand, type CommandAnswer, type CommandPort, type Read } from '../sessions/commands.ts';
 
@@ -256,7 +256,7 @@ export class Talk {
   }
 
   /** For what may be asked twice: as often as the connection is lost before the answer. */
-  private async call<M extends MethodName>(method: M, params: Params<M>): Promise<Results[M]> {
+  private async call<M extends OperationName>(method: M, params: Params<M>): Promise<Results[M]> {
     for (;;) {
       const client = await this.connection();
       try {

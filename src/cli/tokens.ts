@@ -1,8 +1,7 @@
 // `interlane token …`: who may connect. A secret is written once, to standard output and nowhere else.
 import type { Client } from '../client/client.ts';
 import { InterlaneError } from '../errors.ts';
-import type { Params } from '../protocol/method.ts';
-import type { Results } from '../protocol/result.ts';
+import type { Params, Results } from '../protocol/operations/all.ts';
 import { answer, moment, span, table, type Terminal } from './terminal.ts';
 
 export async function listTokens(terminal: Terminal, client: Client, json?: boolean): Promise<void> {

@@ -8,8 +8,7 @@ import {
   type HelloOk,
   type ResponseFrame,
 } from '../protocol/frame.ts';
-import type { MethodName, Params } from '../protocol/method.ts';
-import type { Results } from '../protocol/result.ts';
+import type { OperationName, Params, Results } from '../protocol/operations/all.ts';
 import type { EventPayloads } from '../protocol/wire-event.ts';
 
 export interface ConnectOptions {
@@ -31,7 +30,7 @@ export interface CallOptions {
   accepted?(early: Results['agent']): void;
 }
 
-type ParamsOf<M extends MethodName> =
+type ParamsOf<M extends OperationName> =
   undefined extends Params<M> ? [params?: Params<M>, options?: CallOptions] : [params: Params<M>, options?: CallOptions];
 
 interface Pending {
@@ -69,7 +68,7 @@ export class Client {
   }
 
   /** Rejects with an `InterlaneError` that carries the gateway's code; with UNAVAILABLE when the connection is lost. */
-  call<M extends MethodName>(method: M, ...[params, options]: ParamsOf<M>): Promise<Results[M]> {
+  call<M extends OperationName>(method: M, ...[params, options]: ParamsOf<M>): Promise<Results[M]> {
     return this.request(method, params, options ?? {}) as Promise<Results[M]>;
   }
 

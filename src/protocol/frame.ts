@@ -10,7 +10,8 @@ export const bufferLimit = 4 * 1024 * 1024;
 export const tickIntervalMs = 30_000;
 
 export const scopes = ['operator.read', 'operator.write', 'operator.admin'] as const;
-export type Scope = (typeof scopes)[number];
+export const Scope = z.enum(scopes);
+export type Scope = z.infer<typeof Scope>;
 
 export const RequestFrame = z.strictObject({
   type: z.literal('req'),
@@ -63,13 +64,14 @@ export const ConnectParams = z.strictObject({
 });
 export type ConnectParams = z.infer<typeof ConnectParams>;
 
-export interface ErrorShape {
-  code: string;
-  message: string;
-  details?: { code: string } & Record<string, unknown>;
-  retryable?: boolean;
-  retryAfterMs?: number;
-}
+export const ErrorShape = z.object({
+  code: z.string(),
+  message: z.string(),
+  details: z.looseObject({ code: z.string() }).exactOptional(),
+  retryable: z.boolean().exactOptional(),
+  retryAfterMs: z.int().exactOptional(),
+});
+export type ErrorShape = z.infer<typeof ErrorShape>;
 
 export type ResponseFrame = { type: 'res'; id: string } & ({ ok: true; payload: unknown } | { ok: false; error: ErrorShape });
 

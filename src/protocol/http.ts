@@ -1,133 +1,54 @@
-// Every HTTP route: who may call it, what it takes, what it answers. The routes, their checks and the OpenAPI document are made from it.
+// Every HTTP route: the pages of the port, and the operations that are also callable over HTTP. Handlers and the OpenAPI document are made from it.
 import { z } from 'zod';
-import type { Scope } from './frame.ts';
-import { methods } from './method.ts';
+import { operations } from './operations/all.ts';
+import { HistoryPage } from './operations/chat.ts';
+import type { HttpRoute, Operation, Operations } from './operations/operation.ts';
+import { ToolAnswer } from './operations/tools.ts';
 import { SessionsPage, Started, WaitAnswer, WireMessage } from './result.ts';
 
 export const largestBody = 5 * 1024 * 1024;
-export const historyLimits = { default: 200, most: 1_000 } as const;
-/** Longer than this no request is kept waiting; who wants to wait on asks again. */
-const mostWaitSeconds = 3_600;
-
-/** A switch in a query: `1` or `true`, `0` or `false`. */
-const Switch = z.boolean();
-const wait = { wait: z.int().min(0).max(mostWaitSeconds).optional().describe('seconds to wait for the end of the run') };
-
-const HistoryQuery = z.strictObject({
-  limit: z.int('must be a positive integer').min(1, 'must be a positive integer').optional().describe('200 by default, 1000 at most'),
-  cursor: z.string().min(1).max(64).optional().describe('nextCursor of the page before; leads to older messages'),
-  includeTools: Switch.optional().describe('also results of tools'),
-  follow: Switch.optional().describe('stay and hear what is new, as server-sent events; so does accept: text/event-stream'),
-});
-
-export const HistoryPage = z.object({
-  sessionKey: z.string(),
-  sessionId: z.string(),
-  items: z.array(WireMessage).describe('the same as messages, under the name that older readers know'),
-  messages: z.array(WireMessage),
-  hasMore: z.boolean(),
-  nextCursor: z.string().exactOptional(),
-});
-
-const Said = methods['chat.send'].params
-  .pick({ message: true, idempotencyKey: true, timeoutMs: true, queueMode: true, deliver: true })
-  .partial({ idempotencyKey: true });
-
-const ToolAnswer = z.union([
-  z.object({ ok: z.literal(true), result: z.unknown() }),
-  z.object({ ok: z.literal(false), error: z.object({ type: z.string(), code: z.string(), message: z.string() }) }),
-]);
-export type ToolAnswer = z.infer<typeof ToolAnswer>;
 
 export const Failure = z.object({
   ok: z.literal(false).exactOptional(),
   error: z.looseObject({ type: z.string(), message: z.string(), code: z.string().exactOptional() }),
 });
 
-/** What is named in the document. */
+/** The shapes that have a name in the document. */
 export const named = { HistoryPage, Message: WireMessage, SessionsPage, Started, Run: WaitAnswer, ToolAnswer, Failure };
 
-export interface Route {
+export interface Route extends HttpRoute {
   /** `session`: also tokens that are bound to one. `none`: anyone. */
-  scope: Scope | 'session' | 'none';
+  scope: Operation['scope'] | 'none';
   about: string;
-  query?: z.ZodObject;
-  body?: z.ZodType;
-  /** Takes the header `Idempotency-Key`. */
-  idempotent?: true;
-  /** By status: JSON of this shape, or the media type of text. */
-  answers: Record<number, z.ZodType | 'text/plain' | 'text/html'>;
-  /** The success is a stream of events if it is asked for. */
-  streams?: true;
 }
 
-const route = <R extends Route>(one: R): R => one;
-
-export const routes = {
-  'GET /': route({ scope: 'none', about: 'a page that says where to go', answers: { 200: 'text/html' } }),
-  'GET /healthz': route({ scope: 'none', about: 'whether the process lives', answers: { 200: 'text/plain' } }),
-  'GET /readyz': route({ scope: 'none', about: 'whether it takes work', answers: { 200: 'text/plain', 503: 'text/plain' } }),
-  'GET /signin': route({
+/** Routes of the port itself, which are no operations. */
+const pages = {
+  'GET /': { scope: 'none', about: 'a page that says where to go', answers: { 200: 'text/html' } },
+  'GET /healthz': { scope: 'none', about: 'whether the process lives', answers: { 200: 'text/plain' } },
+  'GET /readyz': { scope: 'none', about: 'whether it takes work', answers: { 200: 'text/plain', 503: 'text/plain' } },
+  'GET /signin': {
     scope: 'none',
     about: 'signs a browser in, with a link that works once',
     query: z.object({ code: z.string().optional() }),
     answers: { 303: 'text/plain', 403: 'text/html' },
-  }),
-  'GET /openapi.json': route({ scope: 'session', about: 'this document', answers: { 200: z.looseObject({ openapi: z.string() }) } }),
-  'GET /metrics': route({ scope: 'operator.read', about: 'counters for Prometheus', answers: { 200: 'text/plain' } }),
-  'GET /sessions': route({
-    scope: 'operator.read',
-    about: methods['sessions.list'].about,
-    query: methods['sessions.list'].params.unwrap().pick({
-      limit: true,
-      cursor: true,
-      activeMinutes: true,
-      label: true,
-      spawnedBy: true,
-      agentId: true,
-      search: true,
-      kinds: true,
-      archived: true,
-      includeLastMessage: true,
-    }),
-    answers: { 200: SessionsPage },
-  }),
-  'GET /sessions/{key}/history': route({
-    scope: 'operator.read',
-    about: 'messages of a session, by key or session id: the newest page, older ones by cursor, and what comes if it is followed',
-    query: HistoryQuery,
-    answers: { 200: HistoryPage },
-    streams: true,
-  }),
-  'POST /sessions/{key}/messages': route({
-    scope: 'operator.write',
-    about: 'a message into a session; answers when it is safe, or with wait= when its run has ended',
-    query: z.strictObject(wait),
-    body: Said,
-    idempotent: true,
-    answers: { 200: WaitAnswer, 202: z.union([Started, WaitAnswer]) },
-  }),
-  'GET /runs/{id}': route({
-    scope: 'operator.read',
-    about: 'how a run stands; also long after it has ended',
-    query: z.strictObject(wait),
-    answers: { 200: WaitAnswer },
-  }),
-  'POST /tools/invoke': route({
-    scope: 'session',
-    about: methods['tools.invoke'].about,
-    body: methods['tools.invoke'].params,
-    idempotent: true,
-    answers: { 200: ToolAnswer },
-  }),
-  'POST /tools/{name}': route({
-    scope: 'session',
-    about: 'the same for one tool, whose arguments are the body; an operator names the session in the query',
-    query: methods['tools.invoke'].params.pick({ sessionKey: true }),
-    body: methods['tools.invoke'].params.shape.args,
-    idempotent: true,
-    answers: { 200: ToolAnswer },
-  }),
+  },
+  'GET /openapi.json': { scope: 'session', about: 'this document', answers: { 200: z.looseObject({ openapi: z.string() }) } },
+  'GET /metrics': { scope: 'operator.read', about: 'counters for Prometheus', answers: { 200: 'text/plain' } },
 } as const satisfies Record<string, Route>;
 
+type HttpOf<T extends Operations> = { [N in keyof T]: T[N] extends { http: infer H } ? H : never }[keyof T];
+type Together<U> = (U extends unknown ? (one: U) => void : never) extends (all: infer I) => void ? I : never;
+type Called = Pick<Route, 'scope' | 'about'>;
+type CalledRoutes<T extends Operations> = { [R in keyof Together<HttpOf<T>>]: Together<HttpOf<T>>[R] & Called };
+
+/** The pages, and the routes of a table of operations: each has the right of its operation. */
+export function routesOf<T extends Operations>(table: T): typeof pages & CalledRoutes<T> {
+  const called = Object.values(table).flatMap(({ scope, about, http = {} }) =>
+    Object.entries(http).map(([name, route]) => [name, { about, ...route, scope }] as const),
+  );
+  return { ...pages, ...(Object.fromEntries(called) as unknown as CalledRoutes<T>) };
+}
+
+export const routes = routesOf(operations);
 export type RouteName = keyof typeof routes;

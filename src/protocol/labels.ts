@@ -19,6 +19,7 @@ export function chatType(word: ChatTypeWord): ChatType {
 }
 
 export const ThinkingLevel = z.enum(['off', 'minimal', 'low', 'medium', 'high', 'xhigh']);
+export const VerboseLevel = z.enum(['off', 'on', 'full']);
 
 /** Session visibility, narrowest first; each one includes the ones before it. */
 export const visibilities = ['self', 'tree', 'agent', 'all'] as const;

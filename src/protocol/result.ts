@@ -1,9 +1,8 @@
-// What the methods answer with. Fields without a value are left out.
+// Shapes that several operations answer with. Fields without a value are left out.
 import { z } from 'zod';
-import type { Explanation } from './decision.ts';
-import type { ErrorShape, Scope } from './frame.ts';
-import { type Level, SessionKind, Visibility } from './labels.ts';
-import { runStates, UsageView, type RunClass, type RunState } from './run.ts';
+import { Scope } from './frame.ts';
+import { Level, SessionKind, Visibility } from './labels.ts';
+import { runClasses, runStates, UsageView } from './run.ts';
 import { DeliveryContext } from './session.ts';
 import { Block, Provenance } from './transcript.ts';
 
@@ -80,21 +79,22 @@ export const WireSession = z.object({
 });
 export type WireSession = z.infer<typeof WireSession>;
 
-export interface WireRun {
-  runId: string;
-  sessionKey: string;
-  sessionId: string;
-  state: RunState;
-  class: RunClass;
-  queuedAt: number;
-  startedAt?: number;
-  endedAt?: number;
-  error?: string;
-  errorCode?: string;
+export const WireRun = z.object({
+  runId: z.string(),
+  sessionKey: z.string(),
+  sessionId: z.string(),
+  state: z.enum(runStates),
+  class: z.enum(runClasses),
+  queuedAt: z.int(),
+  startedAt: z.int().exactOptional(),
+  endedAt: z.int().exactOptional(),
+  error: z.string().exactOptional(),
+  errorCode: z.string().exactOptional(),
   /** The model that answered last. */
-  model?: string;
-  usage?: UsageView;
-}
+  model: z.string().exactOptional(),
+  usage: UsageView.exactOptional(),
+});
+export type WireRun = z.infer<typeof WireRun>;
 
 export const SessionsPage = z.object({
   ts: z.int(),
@@ -108,20 +108,20 @@ export const SessionsPage = z.object({
 });
 export type SessionsPage = z.infer<typeof SessionsPage>;
 
-export interface TokenView {
-  name: string;
-  kind: 'operator' | 'session' | 'browser';
-  scopes: Scope[];
-  level: Level;
-  sessionKey?: string;
-  createdAt: number;
-  lastUsedAt?: number;
-  expiresAt?: number;
-}
+export const TokenView = z.object({
+  name: z.string(),
+  kind: z.enum(['operator', 'session', 'browser']),
+  scopes: z.array(Scope),
+  level: Level,
+  sessionKey: z.string().exactOptional(),
+  createdAt: z.int(),
+  lastUsedAt: z.int().exactOptional(),
+  expiresAt: z.int().exactOptional(),
+});
+export type TokenView = z.infer<typeof TokenView>;
 
 /** A retry of the same request finds its run: under way, or ended. */
 export const Started = z.object({ runId: z.string(), sessionKey: z.string(), status: z.enum(['started', 'in_flight', 'ok', 'error']) });
-type Started = z.infer<typeof Started>;
 
 /** `state` says what the run is doing; with the status `timeout` it goes on. */
 export const WaitAnswer = z.object({
@@ -138,110 +138,3 @@ export const WaitAnswer = z.object({
   terminalReply: z.object({ text: z.string() }).exactOptional(),
 });
 export type WaitAnswer = z.infer<typeof WaitAnswer>;
-
-export interface Results {
-  health: { ok: true; ts: number; durationMs: number };
-  status: {
-    version: string;
-    uptimeMs: number;
-    pid: number;
-    defaultAgentId: string;
-    agents: number;
-    connections: number;
-    runs: Record<'queued' | 'running' | 'waiting', number>;
-    deliveries: Record<'pending' | 'unknown' | 'dead', number>;
-    store: { kind: 'sqlite'; durability: string; path: string };
-    model: string;
-    warnings: string[];
-  };
-  'agents.list': {
-    defaultId: string;
-    mainKey: string;
-    scope: 'per-sender' | 'global';
-    agents: { id: string; name?: string; mainSessionKey: string }[];
-  };
-  'sessions.list': SessionsPage;
-  'sessions.describe': { session: WireSession | null };
-  'sessions.resolve':
-    | { ok: true; key: string; agentId: string; sessionId: string }
-    | { ok: false; candidates?: { key: string; agentId: string }[] };
-  'sessions.preview': {
-    ts: number;
-    previews: { key: string; status: 'ok' | 'missing'; items: { role: string; text: string }[] }[];
-  };
-  'sessions.create': {
-    ok: true;
-    key: string;
-    sessionId: string;
-    created: boolean;
-    entry: WireSession;
-    runStarted: boolean;
-    runId?: string;
-    /** Why the message did not start a run. */
-    runError?: ErrorShape;
-  };
-  'sessions.patch': { ok: true; key: string; changed: boolean; entry: WireSession };
-  'sessions.reset': { ok: true; key: string; entry: WireSession };
-  'sessions.delete': { ok: true; key: string; deleted: boolean; archived: string[] };
-  'sessions.abort': { ok: true; abortedRunId: string | null; status: 'aborted' | 'no-active-run' };
-  'sessions.send': Started;
-  'sessions.subscribe': { subscribed: true; cursor: string; list?: SessionsPage };
-  'sessions.unsubscribe': { subscribed: false };
-  'sessions.messages.subscribe': { subscribed: true; key: string; cursor: string };
-  'sessions.messages.unsubscribe': { subscribed: false; key: string };
-  'chat.history':
-    | {
-        sessionKey: string;
-        sessionId: string;
-        messages: WireMessage[];
-        hasMore: boolean;
-        offset?: number;
-        nextOffset?: number;
-        totalMessages: number;
-        deltaCursor: string;
-        sessionInfo: WireSession;
-      }
-    | { kind: 'delta'; messages: WireMessage[]; hasMore: boolean; deltaCursor: string; sessionInfo: WireSession }
-    | { kind: 'reset' };
-  'chat.send': Started;
-  'chat.abort': { ok: true; aborted: boolean; runIds: string[] };
-  'chat.inject': { ok: true; messageId: string; messageSeq: number };
-  agent: {
-    runId: string;
-    sessionKey: string;
-    agentId: string;
-    status: 'ok' | 'error' | 'timeout' | 'accepted';
-    acceptedAt?: number;
-    summary?: string;
-    result?: { payloads: { text: string; mediaUrl: null }[]; meta: { durationMs: number } };
-    error?: string;
-    errorCode?: string;
-  };
-  'agent.wait': WaitAnswer;
-  send: { ok: true; status: 'queued'; deliveryIds: string[]; channel: string; to: string };
-  'runs.list': { runs: WireRun[]; nextCursor?: string };
-  'tools.invoke': { ok: boolean; tool: string; result: unknown };
-  'explain.route': Explanation;
-  'explain.key': Explanation;
-  'explain.send': Explanation;
-  'explain.access': Explanation;
-  'explain.tools': Explanation;
-  'guests.join': {
-    key: string;
-    sessionId: string;
-    created: boolean;
-    /** What its tools may see. */
-    see: Visibility;
-    token: string;
-    tokenName: string;
-    /** Where it connects. */
-    url: string;
-    /** What to paste into the harness. */
-    sentence: string;
-  };
-  'tokens.list': { tokens: TokenView[] };
-  'tokens.create': { token: string; view: TokenView };
-  'tokens.signIn': { url: string; expiresAt: number };
-  'tokens.rotate': { token: string; view: TokenView };
-  'tokens.revoke': { revoked: boolean; name: string };
-}

@@ -6,6 +6,7 @@ import { InterlaneError } from '../errors.ts';
 import type { FeedEvent } from '../protocol/event.ts';
 import { scopes as allScopes, type Scope } from '../protocol/frame.ts';
 import type { Level } from '../protocol/labels.ts';
+import type { Operation } from '../protocol/operations/operation.ts';
 import type { TokenView } from '../protocol/result.ts';
 import { mayFlow } from '../rules/taint.ts';
 import type { Viewer } from '../rules/viewer.ts';
@@ -217,6 +218,9 @@ export function allows(caller: Caller, scope: Scope): boolean {
   const height = (one: Scope) => allScopes.indexOf(one);
   return caller.kind === 'operator' && caller.scopes.some((own) => height(own) >= height(scope));
 }
+
+/** Whether a caller has the right of an operation. */
+export const mayCall = (caller: Caller, scope: Operation['scope']) => scope === 'session' || allows(caller, scope);
 
 export function requireScope(caller: Caller, scope: Scope, what: string): void {
   if (allows(caller, scope)) return;

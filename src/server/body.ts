@@ -2,12 +2,10 @@
 import type { z } from 'zod';
 import { InterlaneError } from '../errors.ts';
 import { largestBody } from '../protocol/http.ts';
-import { invalidParams } from './methods.ts';
+import { readParams } from './params.ts';
 
 export async function readBody<S extends z.ZodType>(schema: S, request: Request): Promise<z.output<S>> {
-  const read = schema.safeParse(parsed(await bytesOf(request)));
-  if (!read.success) throw invalidParams('invalid body', read.error);
-  return read.data;
+  return readParams(schema, parsed(await bytesOf(request)), 'invalid body');
 }
 
 async function bytesOf(request: Request): Promise<Uint8Array> {

@@ -16,17 +16,17 @@ import {
   type HelloOk,
   type ResponseFrame,
 } from '../protocol/frame.ts';
-import { methods as methodTable } from '../protocol/method.ts';
 import { cookieOf } from './access.ts';
 import { allows, viewerOf, type Auth, type Caller } from './auth.ts';
 import type { Events, Followed, LiveRuns } from './events.ts';
 import { errorShape } from './failure.ts';
-import { invalidParams, type Methods } from './methods.ts';
-import type { Subscriptions } from './methods/desk.ts';
+import type { Dispatch } from './dispatch.ts';
+import type { Subscriptions } from './operations/context.ts';
+import { invalidParams } from './params.ts';
 
 export interface ConnectionParts {
   auth: Auth;
-  methods: Methods;
+  dispatch: Dispatch;
   events: Events;
   live: LiveRuns;
   now(): number;
@@ -232,7 +232,7 @@ export class Connection {
     this.open++;
     this.endings += ending;
     try {
-      const payload = await this.parts.methods.call(method, params, {
+      const payload = await this.parts.dispatch.call(method, params, {
         caller,
         signal: this.controller.signal,
         accepted: (early) => this.respond(id, { ok: true, payload: early }),
@@ -326,12 +326,11 @@ export class Connection {
     allowLargeFrames(ws);
     this.watchExpiry(caller.expiresAt);
     const { server, snapshot } = parts.hello();
-    const usable = Object.entries(methodTable).filter(([, { scope }]) => scope === 'session' || allows(caller, scope));
     const hello: HelloOk = {
       type: 'hello-ok',
       protocol: protocolVersion,
       server,
-      features: { methods: usable.map(([name]) => name), events: [...eventNames] },
+      features: { methods: parts.dispatch.usableBy(caller), events: [...eventNames] },
       snapshot: { presence: [], health: { ok: parts.well() }, stateVersion: { presence: 0, health: 0 }, authMode: 'token', ...snapshot },
       auth: { role: caller.kind, scopes: [...caller.scopes] },
       policy: { maxPayload: frameLimits.after, maxBufferedBytes: bufferLimit, tickIntervalMs },

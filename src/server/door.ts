@@ -7,18 +7,22 @@ import type { Engine } from '../engine/engine.ts';
 import { InterlaneError } from '../errors.ts';
 import { type Bus } from '../events/bus.ts';
 import type { FeedEvent } from '../protocol/event.ts';
+import { routesOf } from '../protocol/http.ts';
+import { operations as allOperations } from '../protocol/operations/all.ts';
+import type { Operations } from '../protocol/operations/operation.ts';
 import { keyContext } from '../rules/agents.ts';
 import { type Routes } from '../rules/route.ts';
 import { formatSessionKey, mainKey } from '../rules/session-key.ts';
 import { isLoopback } from './access.ts';
 import { allows, Auth } from './auth.ts';
 import { writeCliFile } from './cli-file.ts';
+import { createDispatch } from './dispatch.ts';
 import { Events, type EventsParts, type LiveRuns } from './events.ts';
 import { createHistory } from './history.ts';
 import { createHttp } from './http.ts';
 import { createMcpDoor, mcpPath, type McpParts } from './mcp.ts';
-import { createMethods } from './methods.ts';
 import type { Metrics } from '../observe/metrics.ts';
+import { createHandlers } from './operations/all.ts';
 import { createRoutes } from './routes.ts';
 import { startServer } from './server.ts';
 import { Streams } from './sse.ts';
@@ -37,6 +41,8 @@ export interface Listen {
   version: string;
   /** Told to the commands of this machine's user. */
   configFile?: string | undefined;
+  /** What clients may call; all operations, unless it is given. */
+  operations?: Operations | undefined;
 }
 
 export interface Door {
@@ -100,7 +106,7 @@ export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door &
   let url = '';
   const signInUrl = (code: string) => `${url}/signin?code=${code}`;
   const uptimeMs = () => Math.round(clock.elapsed() - began);
-  const methods = createMethods({
+  const handlers = createHandlers({
     store,
     engine,
     sessions,
@@ -125,11 +131,13 @@ export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door &
       warnings: parts.warnings(),
     }),
   });
+  const { operations = allOperations } = listen;
+  const dispatch = createDispatch(operations, handlers);
   const well = () => metrics.storeWell && !parts.stopping();
   const sockets = new Sockets({
     well,
     auth,
-    methods,
+    dispatch,
     events,
     live,
     now: () => clock.now(),
@@ -152,8 +160,9 @@ export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door &
   const streams = new Streams({ auth, now: () => clock.now(), after: (ms, work) => clock.after(ms, work) });
   metrics.watch({ store, lag: () => bus.lag(), connections: () => ({ ws: sockets.size, sse: streams.size }) });
   const history = createHistory({ store, bus, world, report });
-  const handlers = createRoutes({ methods, history, streams, metrics, tools, invoker, version: listen.version, newId });
-  const http = createHttp({ auth, handlers, report, ready: well });
+  const routes = routesOf(operations);
+  const answers = createRoutes({ dispatch, history, streams, metrics, table: routes, tools, invoker, version: listen.version, newId });
+  const http = createHttp({ auth, routes, handlers: answers, report, ready: well });
   const mcp = createMcpDoor({
     store,
     auth,

@@ -4,7 +4,7 @@ import { readCursor, writeCursor } from '../cursor.ts';
 import { InterlaneError } from '../errors.ts';
 import type { Bus } from '../events/bus.ts';
 import type { FeedEvent } from '../protocol/event.ts';
-import { historyLimits, type HistoryPage } from '../protocol/http.ts';
+import { historyLimits, type HistoryPage } from '../protocol/operations/chat.ts';
 import type { World } from '../rules/decide.ts';
 import { canSee, type Viewer } from '../rules/viewer.ts';
 import { requireSession } from '../sessions/find.ts';

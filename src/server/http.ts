@@ -2,7 +2,7 @@
 import { Hono, type Context } from 'hono';
 import { secureHeaders } from 'hono/secure-headers';
 import { InterlaneError } from '../errors.ts';
-import { routes, type RouteName } from '../protocol/http.ts';
+import type { Route, RouteName } from '../protocol/http.ts';
 import { bearerOf, cookieName, cookieOf } from './access.ts';
 import { requireScope, type Auth, type Caller } from './auth.ts';
 import { readBody } from './body.ts';
@@ -12,6 +12,8 @@ import type { Ask, Handlers } from './routes.ts';
 
 export interface HttpParts {
   auth: Auth;
+  /** Those that are served: all, or some of them. */
+  routes: Readonly<Record<string, Route>>;
   handlers: Handlers;
   /** What failed inside, for the operator; never for the client. */
   report(what: string, error: unknown): void;
@@ -35,7 +37,7 @@ export interface Http {
 }
 
 export function createHttp(parts: HttpParts): Http {
-  const { auth } = parts;
+  const { auth, routes } = parts;
   const stopping = new AbortController();
   const app = new Hono<Env>();
   app.use(secureHeaders({ strictTransportSecurity: false, contentSecurityPolicy: { defaultSrc: ["'self'"], frameAncestors: ["'none'"] } }));
@@ -72,10 +74,10 @@ export function createHttp(parts: HttpParts): Http {
   };
 
   const serve = async (c: Asked, name: keyof Handlers, written: string): Promise<Response> => {
-    const { scope } = routes[name];
+    const { scope } = routes[name]!;
     const caller = await identify(c, auth);
     if (caller instanceof Response) return caller;
-    if (scope !== 'session') requireScope(caller, scope, name);
+    if (scope !== 'session' && scope !== 'none') requireScope(caller, scope, name);
     const { raw } = c.req;
     // A token that ends takes along what was asked with it.
     const over = new AbortController();

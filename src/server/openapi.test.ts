@@ -6,7 +6,7 @@ import { openApi } from './openapi.ts';
 
 const tools = builtInTools({ search: {} as Search });
 type Json = Record<string, unknown>;
-const document = JSON.parse(JSON.stringify(openApi('1.2.3', tools))) as {
+const document = JSON.parse(JSON.stringify(openApi('1.2.3', routes, tools))) as {
   openapi: string;
   paths: Record<string, Record<string, { operationId: string; responses: Json; parameters?: { name: string; in: string }[] }>>;
   components: { schemas: Record<string, Json> };

@@ -1,23 +1,23 @@
 // The route table and the tools → an OpenAPI 3.1 document. Nothing is declared here a second time.
 import { z } from 'zod';
-import { Failure, named, routes, type Route } from '../protocol/http.ts';
+import { Failure, named, type Route } from '../protocol/http.ts';
 import type { Tool } from '../tools/define.ts';
 
 type Json = Record<string, unknown>;
 
 const reference = (name: string) => ({ $ref: `#/components/schemas/${name}` });
 
-export function openApi(version: string, tools: Iterable<Tool>): Json {
+export function openApi(version: string, routes: Readonly<Record<string, Route>>, tools: Iterable<Tool>): Json {
   const paths: Record<string, Json> = {};
-  for (const [name, route] of Object.entries<Route>(routes)) {
+  for (const [name, route] of Object.entries(routes)) {
     const [method, path] = name.split(' ') as [string, string];
     paths[path] = { ...paths[path], [method.toLowerCase()]: operation(name, path, route) };
   }
   // Each tool by its name, with its own arguments.
-  const any: Route = routes['POST /tools/{name}'];
-  for (const tool of tools) {
+  const any = routes['POST /tools/{name}'];
+  for (const tool of any ? tools : []) {
     const path = `/tools/${encodeURIComponent(tool.name)}`;
-    paths[path] = { post: operation(`POST ${path}`, path, { ...any, about: tool.description, body: tool.params }) };
+    paths[path] = { post: operation(`POST ${path}`, path, { ...any!, about: tool.description, body: tool.params }) };
   }
   return {
     openapi: '3.1.0',

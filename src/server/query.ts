@@ -1,6 +1,6 @@
 // The text of a query → the parameters it means, read closed by the same schema as everywhere else.
 import { z } from 'zod';
-import { invalidParams } from './methods.ts';
+import { readParams } from './params.ts';
 
 export function readQuery<S extends z.ZodObject>(schema: S, query: URLSearchParams): z.output<S> {
   const { shape } = schema as { shape: Record<string, z.ZodType> };
@@ -9,9 +9,7 @@ export function readQuery<S extends z.ZodObject>(schema: S, query: URLSearchPara
     // A field that is not known, or given twice where one is meant, stays as it is and is refused by the schema.
     return [name, Object.hasOwn(shape, name) ? meaning(typesOf(shape[name]!), texts) : texts] as const;
   });
-  const read = schema.safeParse(Object.fromEntries(given));
-  if (!read.success) throw invalidParams('invalid query', read.error);
-  return read.data;
+  return readParams(schema, Object.fromEntries(given), 'invalid query');
 }
 
 function meaning(types: Set<unknown>, texts: string[]): unknown {

@@ -1,23 +1,26 @@
-// The handlers of the route table: thin, like those of the methods, which do the work.
+// The handlers of the routes: a request → an operation → a response.
 import type { z } from 'zod';
 import { nearest } from '../nearest.ts';
 import { errorTable, InterlaneError, type ErrorCode } from '../errors.ts';
-import { routes, type RouteName, type ToolAnswer } from '../protocol/http.ts';
+import { routes, type Route, type RouteName } from '../protocol/http.ts';
+import type { ToolAnswer } from '../protocol/operations/tools.ts';
 import type { Tool } from '../tools/define.ts';
 import type { Invoker } from '../tools/invoke.ts';
 import { viewerOf, type Caller } from './auth.ts';
+import type { Dispatch } from './dispatch.ts';
 import { failureType } from './failure.ts';
 import type { History } from './history.ts';
-import type { Methods } from './methods.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import { openApi } from './openapi.ts';
 import type { Streams, Wire } from './sse.ts';
 
 export interface RoutesParts {
-  methods: Methods;
+  dispatch: Dispatch;
   history: History;
   streams: Streams;
   metrics: Metrics;
+  /** What the document describes. */
+  table: Readonly<Record<string, Route>>;
   /** Our own; the document has them one by one. */
   tools: readonly Tool[];
   invoker: Invoker;
@@ -44,7 +47,7 @@ type ClosedRoute = { [R in RouteName]: (typeof routes)[R]['scope'] extends 'none
 export type Handlers = Record<ClosedRoute, (ask: Ask) => Promise<Response>>;
 
 export function createRoutes(parts: RoutesParts): Handlers {
-  const { methods, history, streams, invoker } = parts;
+  const { dispatch, history, streams, invoker } = parts;
   const callOf = ({ caller, wire }: Ask) => ({ caller, signal: wire.signal });
 
   /** A key may hold percent signs of its own; who put it into a path as it is means it as it is. */
@@ -67,7 +70,7 @@ export function createRoutes(parts: RoutesParts): Handlers {
       const [near] = nearest(tool, invoker.names());
       throw new InterlaneError('METHOD_NOT_FOUND', `tool ${JSON.stringify(tool)} does not exist${near ? `; did you mean ${near}?` : ''}`);
     }
-    const { ok, result } = await methods.do(
+    const { ok, result } = await dispatch.do(
       'tools.invoke',
       { tool, args, sessionKey, idempotencyKey: keyOf(ask, idempotencyKey) },
       callOf(ask),
@@ -83,7 +86,7 @@ export function createRoutes(parts: RoutesParts): Handlers {
 
   return {
     'GET /openapi.json': async () => {
-      document ??= JSON.stringify(openApi(parts.version, parts.tools));
+      document ??= JSON.stringify(openApi(parts.version, parts.table, parts.tools));
       return new Response(document, { headers: { 'content-type': 'application/json' } });
     },
     'GET /metrics': async () => {
@@ -91,7 +94,7 @@ export function createRoutes(parts: RoutesParts): Handlers {
       return new Response(body, { headers: { 'content-type': type } });
     },
 
-    'GET /sessions': async (ask) => json(await methods.do('sessions.list', ask.query(routes['GET /sessions'].query), callOf(ask))),
+    'GET /sessions': async (ask) => json(await dispatch.do('sessions.list', ask.query(routes['GET /sessions'].query), callOf(ask))),
     'GET /sessions/{key}/history': async (ask) => {
       const { caller, headers } = ask;
       const session = await sessionOf(ask);
@@ -116,17 +119,19 @@ export function createRoutes(parts: RoutesParts): Handlers {
       const { wait } = ask.query(query);
       const said = await ask.body(body);
       const idempotencyKey = keyOf(ask, said.idempotencyKey) ?? parts.newId();
-      const started = await methods.do('chat.send', { ...said, sessionKey: session.key, idempotencyKey }, callOf(ask));
+      const started = await dispatch.do('chat.send', { ...said, sessionKey: session.key, idempotencyKey }, callOf(ask));
       if (wait === undefined) return json(started, 202);
-      const answer = await methods.wait({ runId: started.runId, timeoutMs: wait * 1000 }, callOf(ask));
+      const answer = await dispatch.do('agent.wait', { runId: started.runId, timeoutMs: wait * 1000 }, callOf(ask));
       return json(answer, answer.status === 'timeout' ? 202 : 200);
     },
 
     'GET /runs/{id}': async (ask) => {
       const runId = ask.named.decoded;
-      const now = await methods.wait({ runId, timeoutMs: 0 }, callOf(ask));
+      const now = await dispatch.do('agent.wait', { runId, timeoutMs: 0 }, callOf(ask));
       const { wait = 0 } = ask.query(routes['GET /runs/{id}'].query);
-      return json(wait > 0 && now.status === 'timeout' ? await methods.wait({ runId, timeoutMs: wait * 1000 }, callOf(ask)) : now);
+      return json(
+        wait > 0 && now.status === 'timeout' ? await dispatch.do('agent.wait', { runId, timeoutMs: wait * 1000 }, callOf(ask)) : now,
+      );
     },
 
     'POST /tools/invoke': async (ask) => invoke(ask, await ask.body(routes['POST /tools/invoke'].body)),

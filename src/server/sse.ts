@@ -21,10 +21,10 @@ const slowReaderMs = 30_000;
 /** Bytes that may wait for a reader; one event more can be on top. */
 const bufferBytes = 64 * 1024;
 
-/** All streams that are open: kept alive together, ended with their token or with the gateway. */
 /** Streams of one token. */
 const mostStreams = 500;
 
+/** All streams that are open: kept alive together, ended with their token or with the gateway. */
 export class Streams {
   private readonly parts: StreamsParts;
   private readonly open = new Map<Stream, Caller>();

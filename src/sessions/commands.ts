@@ -1,7 +1,7 @@
 // Chat commands: a text → a command of the table, or a message like any other → what it does through a port → its answer in plain words.
 import { nearest } from '../nearest.ts';
 import { InterlaneError, type ErrorCode } from '../errors.ts';
-import { methods, type Params } from '../protocol/method.ts';
+import { type Params, operations } from '../protocol/operations/all.ts';
 import { type WireSession } from '../protocol/result.ts';
 
 /** What commands act on: one session, over the wire or in the gateway. Refusals are thrown as `InterlaneError`. */
@@ -40,7 +40,7 @@ interface Command {
 }
 
 // The levels are those of sessions.patch, and of nothing else.
-const patchable = methods['sessions.patch'].params.shape;
+const patchable = operations['sessions.patch'].params.shape;
 const levelsOf = (name: 'thinkingLevel' | 'verboseLevel'): readonly string[] => patchable[name].unwrap().unwrap().options;
 
 const command = (

@@ -11,8 +11,7 @@ import { Config } from '../../src/config/schema.ts';
 import type { Accepted, AcceptArgs } from '../../src/engine/accept.ts';
 import { startGateway, type Gateway, type GatewayOptions } from '../../src/gateway.ts';
 import type { FeedEvent } from '../../src/protocol/event.ts';
-import type { MethodName, Params } from '../../src/protocol/method.ts';
-import type { Results } from '../../src/protocol/result.ts';
+import type { OperationName, Params, Results } from '../../src/protocol/operations/all.ts';
 import type { QueueMode, RunState, RunView } from '../../src/protocol/run.ts';
 import { Script } from '../../src/runtimes/scripted/scripted.ts';
 import type { InboundMessage } from '../../src/sessions/inbound.ts';
@@ -381,7 +380,7 @@ export class TestGateway implements AsyncDisposable {
   }
 
   /** One call of an operator, over a connection that is kept for its token. */
-  async call<M extends MethodName>(method: M, params?: Params<M>, token = this.admin): Promise<Results[M]> {
+  async call<M extends OperationName>(method: M, params?: Params<M>, token = this.admin): Promise<Results[M]> {
     const kept = await this.clients.get(token);
     if (!kept || kept.isClosed) this.clients.set(token, this.client({ token }));
     const client = await this.clients.get(token)!;

@@ -5,7 +5,7 @@ import type { AcceptArgs } from '../../src/engine/accept.ts';
 import { join } from 'node:path';
 import { Config } from '../../src/config/schema.ts';
 import { beginSending } from '../../src/delivery/deliveries.ts';
-import { listSessions, scopeOfCaller } from '../../src/engine/lists.ts';
+import { sessionsPage } from '../../src/sessions/pages.ts';
 import { partyOfRow } from '../../src/engine/policy.ts';
 import { purgeSome } from '../../src/engine/retention.ts';
 import { closeSession, resetSession } from '../../src/engine/sessions.ts';
@@ -122,11 +122,11 @@ export async function listPages(
     { name: 'me', body: (t) => t.one<SessionRow>('SELECT * FROM sessions WHERE key = ? AND current = 1', key) },
     {},
   );
-  const scope = await inside.read(scopeOfCaller, { world, caller: partyOfRow(world, me!) });
+  const look = { world, viewer: { as: 'session' as const, party: partyOfRow(world, me!) } };
   const pages: string[][] = [];
   let before: number | undefined;
   do {
-    const page = await inside.read(listSessions, { scope, callerPk: me!.pk, activeSince: 1, before, limit });
+    const page = await inside.read(sessionsPage(look), { activeSince: 1, before, limit });
     pages.push(page.rows.map((row) => row.key));
     before = page.next;
   } while (before !== undefined);

@@ -3,8 +3,7 @@ import { readFileSync } from 'node:fs';
 import { GatewayClient, type GatewayClientOptions } from '@openclaw/gateway-client';
 import { onTestFinished } from 'vitest';
 import { z } from 'zod';
-import type { MethodName, Params } from '../../src/protocol/method.ts';
-import type { Results } from '../../src/protocol/result.ts';
+import type { OperationName, Params, Results } from '../../src/protocol/operations/all.ts';
 
 export class Published {
   readonly client: GatewayClient;
@@ -57,7 +56,7 @@ export class Published {
     });
   }
 
-  call<M extends MethodName>(method: M, params?: Params<M>, options?: Parameters<GatewayClient['request']>[2]): Promise<Results[M]> {
+  call<M extends OperationName>(method: M, params?: Params<M>, options?: Parameters<GatewayClient['request']>[2]): Promise<Results[M]> {
     return this.client.request<Results[M]>(method, params ?? {}, options);
   }
 

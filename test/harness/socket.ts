@@ -4,8 +4,7 @@ import { connect, type Socket } from 'node:net';
 import { onTestFinished } from 'vitest';
 import { WebSocket } from 'ws';
 import type { ErrorShape } from '../../src/protocol/frame.ts';
-import type { MethodName, Params } from '../../src/protocol/method.ts';
-import type { Results } from '../../src/protocol/result.ts';
+import type { OperationName, Params, Results } from '../../src/protocol/operations/all.ts';
 
 export interface Frame {
   type: 'req' | 'res' | 'event';
@@ -127,7 +126,7 @@ export class Wire {
     return payload!;
   }
 
-  call<M extends MethodName>(method: M, params?: Params<M>): Promise<Results[M]> {
+  call<M extends OperationName>(method: M, params?: Params<M>): Promise<Results[M]> {
     return this.answer(this.ask(method, params)) as Promise<unknown> as Promise<Results[M]>;
   }
 

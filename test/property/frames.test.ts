@@ -3,7 +3,7 @@
 import * as fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { errorTable } from '../../src/errors.ts';
-import { methods, type MethodName } from '../../src/protocol/method.ts';
+import { type OperationName, operations } from '../../src/protocol/operations/all.ts';
 import { testGateway, type TestGateway } from '../harness/gateway.ts';
 import { bytes, connectParams, upgrading, Wire, type Frame } from '../harness/socket.ts';
 
@@ -12,7 +12,7 @@ const soak = fc.readConfigureGlobal()?.seed === undefined;
 const runs = soak ? 100_000 : 2_500;
 const timeout = soak ? 600_000 : 60_000;
 
-const names = Object.keys(methods) as MethodName[];
+const names = Object.keys(operations) as OperationName[];
 const codes = new Set([...Object.keys(errorTable), 'AUTH_TOKEN_MISSING', 'AUTH_TOKEN_MISMATCH', 'PROTOCOL_MISMATCH', 'HANDSHAKE_REQUIRED']);
 
 // Frames --------------------------------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ const value = fc.oneof(
 const fields = [
   ...new Set(
     names.flatMap((name) =>
-      Object.keys((methods[name].params as { def?: { innerType?: { shape?: object }; shape?: object }; shape?: object }).shape ?? {}),
+      Object.keys((operations[name].params as { def?: { innerType?: { shape?: object }; shape?: object }; shape?: object }).shape ?? {}),
     ),
   ),
   'limit',
@@ -99,9 +99,9 @@ const params = fc.oneof(
   value,
 );
 /** The fields a method knows, most of them there: most of these are served. */
-const fitting = (method: MethodName) => {
+const fitting = (method: OperationName) => {
   const unknown = (name: string) =>
-    methods[method].params.safeParse({ [name]: 0 }).error?.issues.some(({ code }) => code === 'unrecognized_keys');
+    operations[method].params.safeParse({ [name]: 0 }).error?.issues.some(({ code }) => code === 'unrecognized_keys');
   const known = Object.entries(usual).filter(([name]) => !unknown(name));
   const filled: Record<string, fc.Arbitrary<unknown>> = Object.fromEntries(known);
   return fc.oneof({ weight: 3, arbitrary: fc.record(filled) }, { weight: 2, arbitrary: fc.record(filled, { requiredKeys: [] }) });
@@ -244,8 +244,8 @@ describe('any frame', () => {
             const answer = wire.frames.find((one) => one.id === id)!;
             if (!answer.ok) continue;
             served++;
-            expect(typeof method === 'string' && Object.hasOwn(methods, method)).toBe(true);
-            expect(rights).toContain(methods[method as MethodName].scope);
+            expect(typeof method === 'string' && Object.hasOwn(operations, method)).toBe(true);
+            expect(rights).toContain(operations[method as OperationName].scope);
           }
         }),
         { numRuns: Math.ceil(runs / 8) },

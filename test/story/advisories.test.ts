@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { connect, createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { methods, type MethodName } from '../../src/protocol/method.ts';
+import { type OperationName, operations } from '../../src/protocol/operations/all.ts';
 import { HandClock } from '../clock.ts';
 import { bytes, http, listen, openDoor, reopen, upgrading, Wire, type Door } from './door.ts';
 import { forTest, gates, Stage, type ScriptText } from './stage.ts';
@@ -13,7 +13,7 @@ const main = 'agent:main:main';
 const echo: ScriptText = [{ steps: [{ say: 'you said {{input}}' }] }];
 const open = (config = {}, script = echo, more = {}) => openDoor(new HandClock(), config, script, more);
 const missingScope = { code: 'FORBIDDEN', details: { code: 'MISSING_SCOPE' } };
-const names = Object.keys(methods) as MethodName[];
+const names = Object.keys(operations) as OperationName[];
 
 async function token(door: Door<HandClock>, wish: { name: string; scopes?: 'operator.read'[]; level?: 'PUBLIC'; sessionKey?: string }) {
   const admin = await Wire.connect(door.port, door.admin);
@@ -39,8 +39,8 @@ describe('what a client says of itself', () => {
     const hello = await wire.hello(reader, { role: 'admin', scopes: ['operator.admin', 'operator.write'], permissions: { all: true } });
     expect(hello).toMatchObject({ auth: { role: 'operator', scopes: ['operator.read'] } });
     const { methods: usable } = hello['features'] as { methods: string[] };
-    expect(usable.toSorted()).toEqual(names.filter((name) => ['operator.read', 'session'].includes(methods[name].scope)).toSorted());
-    for (const name of names.filter((one) => ['operator.write', 'operator.admin'].includes(methods[one].scope)))
+    expect(usable.toSorted()).toEqual(names.filter((name) => ['operator.read', 'session'].includes(operations[name].scope)).toSorted());
+    for (const name of names.filter((one) => ['operator.write', 'operator.admin'].includes(operations[one].scope)))
       expect(await wire.refusal(name, {})).toMatchObject(missingScope);
     const acting = { tool: 'sessions_send', args: { sessionKey: 'x', message: 'x' } };
     expect(await wire.call('tools.invoke', acting)).toMatchObject({ ok: false, result: { code: 'MISSING_SCOPE' } });
@@ -52,7 +52,7 @@ describe('what a client says of itself', () => {
     const wire = await Wire.open(door.port);
     const hello = await wire.hello(bound, { role: 'operator', scopes: ['operator.admin'] });
     expect(hello).toMatchObject({ auth: { role: 'session', scopes: [] }, features: { methods: ['health', 'tools.invoke'] } });
-    for (const name of names.filter((one) => methods[one].scope !== 'session'))
+    for (const name of names.filter((one) => operations[one].scope !== 'session'))
       expect(await wire.refusal(name, {})).toMatchObject(missingScope);
     expect(await wire.call('tools.invoke', { tool: 'session_status' })).toMatchObject({ ok: true, result: { key: main } });
     // And it hears nothing of what operators are told.
@@ -277,7 +277,7 @@ describe('a level', () => {
       label: 'Vaulx',
       run: 'no-such-run-at-all',
     };
-    const same = async (method: MethodName, params: (of: typeof missing) => object) => {
+    const same = async (method: OperationName, params: (of: typeof missing) => object) => {
       const hidden = { key, id: sessionId, label: 'Vault', run: runId };
       const answers: string[] = [];
       for (const of of [hidden, missing]) {

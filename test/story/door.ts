@@ -8,8 +8,7 @@ import { WebSocket } from 'ws';
 import { z } from 'zod';
 import type { GatewayOptions } from '../../src/gateway.ts';
 import type { ErrorShape } from '../../src/protocol/frame.ts';
-import type { MethodName, Params } from '../../src/protocol/method.ts';
-import type { Results } from '../../src/protocol/result.ts';
+import type { OperationName, Params, Results } from '../../src/protocol/operations/all.ts';
 import type { StageClock } from '../clock.ts';
 import { forTest, Stage, type ConfigText, type ScriptText } from './stage.ts';
 
@@ -166,7 +165,7 @@ export class Wire {
     return payload!;
   }
 
-  call<M extends MethodName>(method: M, params?: Params<M>): Promise<Results[M]> {
+  call<M extends OperationName>(method: M, params?: Params<M>): Promise<Results[M]> {
     return this.answer(this.ask(method, params)) as Promise<unknown> as Promise<Results[M]>;
   }
 
@@ -285,7 +284,7 @@ export class Published {
     });
   }
 
-  call<M extends MethodName>(method: M, params?: Params<M>, options?: Parameters<GatewayClient['request']>[2]): Promise<Results[M]> {
+  call<M extends OperationName>(method: M, params?: Params<M>, options?: Parameters<GatewayClient['request']>[2]): Promise<Results[M]> {
     return this.client.request<Results[M]>(method, params ?? {}, options);
   }
 

@@ -13,7 +13,7 @@ import { readConnectErrorDetailCode } from '@openclaw/gateway-protocol/connect-e
 import { describe, expect, it } from 'vitest';
 import { errorTable } from '../../src/errors.ts';
 import { eventNames, frameLimits } from '../../src/protocol/frame.ts';
-import { methods, type MethodName } from '../../src/protocol/method.ts';
+import { type OperationName, operations } from '../../src/protocol/operations/all.ts';
 import { HandClock } from '../clock.ts';
 import { connectParams, openDoor, Published, published, Refused, reopen, Wire } from './door.ts';
 import { eventOf, gates, type ScriptText } from './stage.ts';
@@ -866,7 +866,7 @@ describe('after the handshake', () => {
 
 describe('the surface', () => {
   it('has these methods, for these callers', () => {
-    expect(Object.fromEntries(Object.entries(methods).map(([name, { scope }]) => [name, scope]))).toEqual({
+    expect(Object.fromEntries(Object.entries(operations).map(([name, { scope }]) => [name, scope]))).toEqual({
       health: 'session',
       status: 'operator.read',
       'agents.list': 'operator.read',
@@ -889,7 +889,7 @@ describe('the surface', () => {
       'chat.abort': 'operator.write',
       'chat.inject': 'operator.admin',
       agent: 'operator.write',
-      'agent.wait': 'operator.write',
+      'agent.wait': 'operator.read',
       send: 'operator.write',
       'runs.list': 'operator.read',
       'tools.invoke': 'session',
@@ -912,7 +912,7 @@ describe('the surface', () => {
   });
 
   const validators = protocol as unknown as Record<string, (params: unknown) => boolean>;
-  it.each<[MethodName, string, object]>([
+  it.each<[OperationName, string, object]>([
     ['agents.list', 'AgentsList', {}],
     ['sessions.list', 'SessionsList', {}],
     [
@@ -989,7 +989,7 @@ describe('the surface', () => {
     ],
   ])('takes for %s what the published %sParams take: %j', (method, name, params) => {
     expect(validators[`validate${name}Params`]!(params), 'published').toBe(true);
-    expect(methods[method].params.safeParse(params).error, 'ours').toBeUndefined();
+    expect(operations[method].params.safeParse(params).error, 'ours').toBeUndefined();
   });
 
   it('answers with errors in the published shape, and refusals are told apart by their code', async () => {

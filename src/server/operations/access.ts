@@ -1,16 +1,15 @@
-// Handlers of tokens and guests: who may come in.
+// Handlers of tokens and guests: who may connect.
 import { settingsOf } from '../../engine/policy.ts';
 import { InterlaneError } from '../../errors.ts';
 import { guestSentence } from '../../mcp/words.ts';
 import { agentId as agentIdOf } from '../../protocol/ids.ts';
+import type { access as table } from '../../protocol/operations/access.ts';
 import { requireLevel } from '../auth.ts';
-import { type Desk, type Handlers } from './desk.ts';
+import type { Context, Handlers } from './context.ts';
 
-export function accessMethods(
-  desk: Desk,
-): Handlers<'guests.join' | 'tokens.list' | 'tokens.create' | 'tokens.signIn' | 'tokens.rotate' | 'tokens.revoke'> {
-  const { parts, world, asker, need } = desk;
-  const { sessions, auth } = desk.parts;
+export function accessHandlers(context: Context): Handlers<keyof typeof table> {
+  const { parts, world, asker, need } = context;
+  const { sessions, auth } = context.parts;
   return {
     'guests.join': async ({ name, agentId, see, rotate }, call) => {
       const agent = agentId === undefined ? world().agents.defaultId : agentIdOf(agentId);

@@ -1,36 +1,20 @@
-// Handlers of `sessions.*`: found, listed, opened, patched, closed, spoken into, followed.
+// Handlers of `sessions.*`: find, list, open, patch, close, send into, subscribe to.
 import { readCursor, writeCursor } from '../../cursor.ts';
 import { InterlaneError } from '../../errors.ts';
-import { type ReadParams } from '../../protocol/method.ts';
-import { type Results, type SessionsPage } from '../../protocol/result.ts';
+import type { ReadParams, Results } from '../../protocol/operations/all.ts';
+import type { sessions as table } from '../../protocol/operations/sessions.ts';
+import type { SessionsPage } from '../../protocol/result.ts';
 import { keyContext } from '../../rules/agents.ts';
 import { candidates, keyMeant } from '../../sessions/find.ts';
 import { historyPage } from '../../sessions/history.ts';
 import { listSessions } from '../../sessions/list.ts';
 import { errorShape } from '../failure.ts';
 import { requireScope } from '../auth.ts';
-import { type Desk, type Handlers, type Call, sameLife } from './desk.ts';
+import { sameLife, type Call, type Context, type Handlers } from './context.ts';
 
-export function sessionMethods(
-  desk: Desk,
-): Handlers<
-  | 'sessions.list'
-  | 'sessions.describe'
-  | 'sessions.resolve'
-  | 'sessions.preview'
-  | 'sessions.create'
-  | 'sessions.patch'
-  | 'sessions.reset'
-  | 'sessions.delete'
-  | 'sessions.abort'
-  | 'sessions.send'
-  | 'sessions.subscribe'
-  | 'sessions.unsubscribe'
-  | 'sessions.messages.subscribe'
-  | 'sessions.messages.unsubscribe'
-> {
-  const { parts, world, asker, operator, find, need, describe, started, abort, subscriptions, view } = desk;
-  const { store, engine, sessions } = desk.parts;
+export function sessionHandlers(context: Context): Handlers<keyof typeof table> {
+  const { parts, world, asker, operator, find, need, describe, started, abort, subscriptions, view } = context;
+  const { store, engine, sessions } = context.parts;
   const list = async (wish: ReadParams<'sessions.list'>, call: Call): Promise<SessionsPage> => {
     const limit = Math.min(wish.limit ?? 100, 1000);
     const offset = wish.offset ?? 0;
@@ -119,7 +103,7 @@ export function sessionMethods(
         const { runId } = await sessions.say(asker(call), spoken);
         return { ...common, runStarted: true, runId, entry: await entry() };
       } catch (thrown) {
-        // The session is there, whatever became of the message; both are told.
+        // The session exists whether or not the message was accepted, so the answer says both.
         if (!(thrown instanceof InterlaneError)) throw thrown;
         return { ...common, runStarted: false, runError: errorShape(thrown), entry: await entry() };
       }

@@ -1,9 +1,8 @@
-// What the handlers of all methods share: the caller's view, sessions by name, runs that may be known.
+// What the handlers of all operations share: the caller's view, sessions by name, runs that the caller may know.
 import type { Engine } from '../../engine/engine.ts';
 import { InterlaneError } from '../../errors.ts';
 import type { FeedEvent } from '../../protocol/event.ts';
-import { type MethodName, type ReadParams } from '../../protocol/method.ts';
-import { type Results } from '../../protocol/result.ts';
+import type { OperationName, ReadParams, Results } from '../../protocol/operations/all.ts';
 import { isTerminal } from '../../protocol/run.ts';
 import { keyContext } from '../../rules/agents.ts';
 import type { Routes } from '../../rules/route.ts';
@@ -19,7 +18,7 @@ import type { SessionRow } from '../../store/rows.ts';
 import type { Invoker } from '../../tools/invoke.ts';
 import { viewerOf, type Auth, type Caller } from '../auth.ts';
 
-/** What a connection lends to the methods that subscribe. */
+/** What a connection lends to the operations that subscribe. */
 export interface Subscriptions {
   all(from: number): void;
   noMore(): void;
@@ -35,7 +34,7 @@ export interface Call {
   subscriptions?: Subscriptions;
 }
 
-export interface MethodsParts {
+export interface OperationParts {
   store: Store<FeedEvent>;
   engine: Engine;
   sessions: Sessions;
@@ -53,13 +52,13 @@ export interface MethodsParts {
   facts(): Pick<Results['status'], 'version' | 'uptimeMs' | 'pid' | 'connections' | 'store' | 'model' | 'warnings'>;
 }
 
-/** Handlers of some of the methods; together they are all of them. */
-export type Handlers<M extends MethodName> = { [N in M]: (params: ReadParams<N>, call: Call) => Promise<Results[N]> };
+/** Handlers of some of the operations: exactly one for each. */
+export type Handlers<M extends OperationName> = { [N in M]: (params: ReadParams<N>, call: Call) => Promise<Results[N]> };
 
-/** What every handler works with: who asks, what they may see, and the few things that several methods do alike. */
-export type Desk = ReturnType<typeof createDesk>;
+/** What every handler works with: who calls, what they may see, and the few things that several operations do alike. */
+export type Context = ReturnType<typeof createContext>;
 
-export function createDesk(parts: MethodsParts) {
+export function createContext(parts: OperationParts) {
   const { store, engine } = parts;
   const world = () => engine.world;
   const view = ({ caller }: Call) => ({ world: world(), viewer: viewerOf(caller), ...parts.shown });
@@ -82,13 +81,13 @@ export function createDesk(parts: MethodsParts) {
     };
   };
 
-  /** A run above the caller's level is as good as missing, and so is one of another session than the one that was named. */
+  /** Fails as for a missing run if the run is above the caller's level, or of another session than the one that was named. */
   const knowable = async (call: Call, runId: string, key?: string) => {
     if (await store.read(knownRun(view(call)), { runId, key })) return;
     throw new InterlaneError('RUN_NOT_FOUND', `run ${JSON.stringify(runId.slice(0, 100))} does not exist`);
   };
 
-  /** What a run says may have risen above the caller while it was waited for. */
+  /** Checks again after the wait: the level of the session may have risen above the caller's meanwhile. */
   const waited = async (call: Call, runId: string, timeoutMs: number) => {
     const run = await engine.wait(runId, timeoutMs, call.signal);
     await knowable(call, runId);
@@ -111,7 +110,7 @@ export function createDesk(parts: MethodsParts) {
   return { parts, world, view, asker, operator, find, need, describe, mainOf, started, knowable, waited, abort, subscriptions };
 }
 
-/** Who names the life of a session it means is told when that is over. */
+/** Fails if the session was reset since the caller saw this session id. */
 export function sameLife(row: SessionRow, sessionId: string | undefined): void {
   if (sessionId !== undefined && sessionId !== row.id)
     throw new InterlaneError('SESSION_CHANGED', `session ${JSON.stringify(row.key)} was reset meanwhile; look at it again`);

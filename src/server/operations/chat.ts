@@ -1,21 +1,20 @@
-// Handlers of `chat.*`, `agent`, `send` and runs: messages in, history out, ends waited for.
+// Handlers of `chat.*`, `agent`, `send` and runs: messages in, history out, waits for the end of runs.
 import { readCursor, writeCursor } from '../../cursor.ts';
 import { InterlaneError } from '../../errors.ts';
-import { type WaitAnswer } from '../../protocol/result.ts';
+import type { chat as table } from '../../protocol/operations/chat.ts';
+import type { WaitAnswer } from '../../protocol/result.ts';
 import { isTerminal, type RunView } from '../../protocol/run.ts';
 import { historyAfter, historyPage, readPlace, wireMessage, writePlace } from '../../sessions/history.ts';
 import { runsPage } from '../../sessions/runs.ts';
-import { type Desk, type Handlers, sameLife } from './desk.ts';
+import { sameLife, type Context, type Handlers } from './context.ts';
 
 const defaultWaitMs = 30_000;
 /** As long as a connection lives. */
 const noLimitMs = 2 ** 31 - 1;
 
-export function chatMethods(
-  desk: Desk,
-): Handlers<'chat.history' | 'chat.send' | 'chat.abort' | 'chat.inject' | 'agent' | 'agent.wait' | 'send' | 'runs.list'> {
-  const { parts, asker, need, describe, started, knowable, waited, abort, view } = desk;
-  const { store, sessions } = desk.parts;
+export function chatHandlers(context: Context): Handlers<keyof typeof table> {
+  const { parts, asker, need, describe, started, knowable, waited, abort, view } = context;
+  const { store, sessions } = context.parts;
   return {
     'chat.history': async ({ sessionKey, agentId, sessionId, limit = 200, offset, cursor, maxChars }, call) => {
       const row = await need(call, { session: sessionKey, agentId });
@@ -93,7 +92,7 @@ export function chatMethods(
       const { runId } = await sessions.say(asker(call), spoken);
       const common = { runId, sessionKey: row.key, agentId: row.agent };
       const acceptedAt = parts.now();
-      // Who takes only the first answer is done here; who waits for the final one gets it under the same id.
+      // A caller that takes one answer gets this one; a connection gets the final one too, under the same id.
       if (!call.accepted) return { ...common, status: 'accepted', acceptedAt };
       call.accepted({ ...common, status: 'accepted', acceptedAt });
       const ended = await waited(call, runId, noLimitMs);

@@ -1,0 +1,39 @@
+// Handlers about the gateway itself: health, status, agents.
+import type { Engine } from '../../engine/engine.ts';
+import type { system as table } from '../../protocol/operations/system.ts';
+import { agentOf, keyContext } from '../../rules/agents.ts';
+import { counts } from '../../sessions/runs.ts';
+import type { Context, Handlers } from './context.ts';
+
+export function systemHandlers(context: Context): Handlers<keyof typeof table> {
+  const { parts, world, mainOf } = context;
+  const { store, engine } = context.parts;
+  return {
+    health: async () => {
+      const before = parts.elapsed();
+      await parts.position();
+      return { ok: true, ts: parts.now(), durationMs: Math.round(parts.elapsed() - before) };
+    },
+    status: async () => ({
+      ...parts.facts(),
+      ...(await store.read(counts, {})),
+      defaultAgentId: world().agents.defaultId,
+      agents: agentIds(engine).length,
+    }),
+    'agents.list': async () => {
+      const { agents } = world();
+      const { mainKey: name, globalOwner } = keyContext(agents, agents.defaultId);
+      return {
+        defaultId: agents.defaultId,
+        mainKey: name,
+        scope: globalOwner === undefined ? 'per-sender' : 'global',
+        agents: agentIds(engine).map((id) => {
+          const { name: shown } = agentOf(agents, id);
+          return { id, ...(shown === undefined ? {} : { name: shown }), mainSessionKey: mainOf(id) };
+        }),
+      };
+    },
+  };
+}
+
+const agentIds = (engine: Engine) => [...new Set([engine.world.agents.defaultId, ...engine.world.agents.byId.keys()])];
