@@ -5,7 +5,8 @@ import type { LoadedConfig } from '../config/load.ts';
 import { findPaths, type PathFlags, type Paths } from '../config/paths.ts';
 import { parseDuration } from '../durations.ts';
 import { errorTable, InterlaneError, reasonOf } from '../errors.ts';
-import type { Params } from '../protocol/operations/all.ts';
+import type { OperationName, Params } from '../protocol/operations/all.ts';
+import type { Operations } from '../protocol/operations/operation.ts';
 import type { ChatFlags } from './chat.ts';
 import type { DoctorFlags } from './doctor.ts';
 import type { JoinFlags } from './join.ts';
@@ -20,10 +21,11 @@ import type { ExportFlags, ImportFlags } from './transfer.ts';
 import type { UpFlags } from './up.ts';
 import { version } from './version.ts';
 
-export async function run(terminal: Terminal): Promise<number> {
+/** With a table of operations, commands that call one which is not in it are left out. The whole table is not loaded for its names. */
+export async function run(terminal: Terminal, table?: Operations): Promise<number> {
   try {
     const outcome = { status: 0 };
-    await program(terminal, outcome).parseAsync(terminal.argv, { from: 'user' });
+    await program(terminal, outcome, table).parseAsync(terminal.argv, { from: 'user' });
     return outcome.status;
   } catch (thrown) {
     return report(terminal, thrown);
@@ -31,19 +33,20 @@ export async function run(terminal: Terminal): Promise<number> {
 }
 
 /** `outcome.status` is for a command that has said all there is to say and yet did not go well. */
-function program(terminal: Terminal, outcome: { status: number }): Command {
+function program(terminal: Terminal, outcome: { status: number }, table: Operations | undefined): Command {
+  const client = clientOf(terminal, table);
   const root = configure(new Command('interlane'), terminal)
     .description('A durable session gateway for AI agents.')
     .version(version, '-V, --version')
     .showHelpAfterError('(interlane --help lists the commands)');
 
   root.commandsGroup('The gateway:');
-  gatewayCommands(root, terminal, outcome);
+  gatewayCommands(root, terminal, outcome, client);
   root.commandsGroup('Sessions, on a running gateway:');
-  sessionCommands(root, terminal, outcome);
+  sessionCommands(root, terminal, outcome, client);
   root.commandsGroup('Who may connect:');
-  tokenCommands(root, terminal);
-  guestCommands(root, terminal);
+  tokenCommands(root, terminal, client);
+  guestCommands(root, terminal, client);
   root.commandsGroup('The rules:');
   ruleCommands(root, terminal);
   root.commandsGroup('The data:');
@@ -53,7 +56,7 @@ function program(terminal: Terminal, outcome: { status: number }): Command {
   return root.helpCommand('help [command]', 'how a command is used');
 }
 
-function gatewayCommands(root: Command, terminal: Terminal, outcome: { status: number }): void {
+function gatewayCommands(root: Command, terminal: Terminal, outcome: { status: number }, client: ClientCommand): void {
   command(root, terminal, 'up', 'start the gateway')
     .option(
       '--port <number>',
@@ -68,7 +71,7 @@ function gatewayCommands(root: Command, terminal: Terminal, outcome: { status: n
       await up(terminal, paths, loaded.config, loaded.warnings, flags);
     });
 
-  client(root, terminal, 'status', 'what the gateway is doing').action(
+  client(root, 'status', 'status', 'what the gateway is doing').action(
     asking(terminal, async (client, flags) => (await import('./status.ts')).status(terminal, client, flags.json)),
   );
 
@@ -84,11 +87,11 @@ function gatewayCommands(root: Command, terminal: Terminal, outcome: { status: n
     .action(async () => (await import('./demo.ts')).demo(terminal));
 }
 
-function sessionCommands(root: Command, terminal: Terminal, outcome: { status: number }): void {
+function sessionCommands(root: Command, terminal: Terminal, outcome: { status: number }, client: ClientCommand): void {
   const kinds = ['main', 'group', 'cron', 'hook', 'node', 'other'];
   const states = ['queued', 'running', 'waiting', 'ok', 'error', 'timeout', 'aborted'];
 
-  client(root, terminal, 'chat [session]', 'talk in a session; without one, in main')
+  client(root, 'chat [session]', 'chat.send', 'talk in a session; without one, in main')
     .option('--history <number>', 'show the last so many messages first', number(0, 200), 10)
     .addHelpText(
       'after',
@@ -98,7 +101,7 @@ function sessionCommands(root: Command, terminal: Terminal, outcome: { status: n
       outcome.status = await (await import('./chat.ts')).chat(terminal, session ?? 'main', flags);
     });
 
-  client(root, terminal, 'sessions', 'list sessions, most recently active first')
+  client(root, 'sessions', 'sessions.list', 'list sessions, most recently active first')
     .option('--agent <id>', 'only of this agent')
     .addOption(someOf('--kind <kinds>', 'only of these kinds, separated by commas', kinds))
     .option('--active <time>', 'only active within this time, for example 90m or 2d', duration)
@@ -114,7 +117,7 @@ function sessionCommands(root: Command, terminal: Terminal, outcome: { status: n
       ),
     );
 
-  client(root, terminal, 'history <session>', 'what was said in a session, oldest first')
+  client(root, 'history <session>', 'chat.history', 'what was said in a session, oldest first')
     .option('--limit <number>', 'the last so many messages', number(1, 100_000), 50)
     .option('--tools', 'with calls of tools and their results')
     .action(
@@ -123,7 +126,7 @@ function sessionCommands(root: Command, terminal: Terminal, outcome: { status: n
       ),
     );
 
-  client(root, terminal, 'send <session> <message...>', 'send a message and print the reply; "-" reads it from standard input')
+  client(root, 'send <session> <message...>', 'sessions.send', 'send a message and print the reply; "-" reads it from standard input')
     .option('--no-wait', 'do not wait for the reply; print the run id')
     .option('--timeout <time>', 'how long to wait for the reply', duration, 300_000)
     .option('--idempotency-key <key>', 'the same key is the same message, however often it is sent')
@@ -134,7 +137,7 @@ function sessionCommands(root: Command, terminal: Terminal, outcome: { status: n
       ),
     );
 
-  client(root, terminal, 'wait <run>', 'wait for the end of a run and print its reply; also of one that ended long ago')
+  client(root, 'wait <run>', 'agent.wait', 'wait for the end of a run and print its reply; also of one that ended long ago')
     .option('--timeout <time>', 'how long to wait', duration, 300_000)
     .action(
       asking(terminal, async (client, flags: ReachFlags & WaitFlags, run: string) =>
@@ -142,12 +145,12 @@ function sessionCommands(root: Command, terminal: Terminal, outcome: { status: n
       ),
     );
 
-  client(root, terminal, 'tail [session]', 'what is said, as it is said: in one session, or in all')
+  client(root, 'tail [session]', 'sessions.subscribe', 'what is said, as it is said: in one session, or in all')
     .option('--tools', 'with calls of tools and their results')
     .option('--cursor <cursor>', 'go on from here; --json prints one with each event')
     .action(async (session: string | undefined, flags: TailFlags) => (await import('./tail.ts')).tail(terminal, session, flags));
 
-  client(root, terminal, 'runs [session]', 'runs, newest first')
+  client(root, 'runs [session]', 'runs.list', 'runs, newest first')
     .addOption(someOf('--state <states>', 'only in these states, separated by commas', states))
     .option('--limit <number>', 'at most so many', number(1, 1000), 50)
     .action(
@@ -156,17 +159,17 @@ function sessionCommands(root: Command, terminal: Terminal, outcome: { status: n
       ),
     );
 
-  client(root, terminal, 'agents', 'the configured agents').action(
+  client(root, 'agents', 'agents.list', 'the configured agents').action(
     asking(terminal, async (client, flags) => (await import('./status.ts')).agents(terminal, client, flags.json)),
   );
 }
 
-function tokenCommands(root: Command, terminal: Terminal): void {
+function tokenCommands(root: Command, terminal: Terminal, client: ClientCommand): void {
   const token = configure(root.command('token'), terminal).description('tokens of people and programs that connect');
-  client(token, terminal, 'list', 'the tokens, without their secrets').action(
+  client(token, 'list', 'tokens.list', 'the tokens, without their secrets').action(
     asking(terminal, async (client, flags) => (await import('./tokens.ts')).listTokens(terminal, client, flags.json)),
   );
-  client(token, terminal, 'create <name>', 'make a token; its secret is shown once')
+  client(token, 'create <name>', 'tokens.create', 'make a token; its secret is shown once')
     .addOption(new Option('--scope <scope>', 'what it may do (read, if not given)').choices(['read', 'write', 'admin']))
     .addOption(new Option('--level <level>', 'the highest level it may see').choices(['PUBLIC', 'INTERNAL', 'CONFIDENTIAL', 'RESTRICTED']))
     .option('--session <session>', 'bind it to a session: it may only call tools, as that session')
@@ -175,19 +178,24 @@ function tokenCommands(root: Command, terminal: Terminal): void {
         (await import('./tokens.ts')).createToken(terminal, client, name, flags),
       ),
     );
-  client(token, terminal, 'rotate <name>', 'give a token a new secret; the old one ends at once').action(
+  client(token, 'rotate <name>', 'tokens.rotate', 'give a token a new secret; the old one ends at once').action(
     asking(terminal, async (client, flags, name: string) => (await import('./tokens.ts')).rotateToken(terminal, client, name, flags.json)),
   );
-  client(token, terminal, 'revoke <name>', 'end a token and its connections at once').action(
+  client(token, 'revoke <name>', 'tokens.revoke', 'end a token and its connections at once').action(
     asking(terminal, async (client, flags, name: string) => (await import('./tokens.ts')).revokeToken(terminal, client, name, flags.json)),
   );
-  client(token, terminal, 'sign-in', 'a link that signs a browser in, once').action(
+  client(token, 'sign-in', 'tokens.signIn', 'a link that signs a browser in, once').action(
     asking(terminal, async (client, flags) => (await import('./tokens.ts')).signIn(terminal, client, flags.json)),
   );
 }
 
-function guestCommands(root: Command, terminal: Terminal): void {
-  client(root, terminal, 'join <name>', 'let an outside harness take part as a session: its token, its configuration, what to say to it')
+function guestCommands(root: Command, terminal: Terminal, client: ClientCommand): void {
+  client(
+    root,
+    'join <name>',
+    'guests.join',
+    'let an outside harness take part as a session: its token, its configuration, what to say to it',
+  )
     .option('--agent <id>', 'the agent whose guest it is (else the default one)')
     .addOption(
       new Option('--see <what>', 'what its tools may see: what it spawned (if not given), its agent, or all').choices([
@@ -309,14 +317,19 @@ function command(parent: Command, terminal: Terminal, usage: string, about: stri
     .option(...stateDirOption);
 }
 
-/** A command that asks a running gateway: the flags that say which. */
-function client(parent: Command, terminal: Terminal, usage: string, about: string): Command {
-  return configure(parent.command(usage), terminal)
-    .description(about)
-    .option('--json', 'print JSON')
-    .option('--url <address>', 'the gateway (or INTERLANE_URL; else the one that runs on the state directory)')
-    .option('--token <token>', 'its token (better INTERLANE_TOKEN: others can read command lines; not needed for your own gateway)')
-    .option(...stateDirOption);
+type ClientCommand = (parent: Command, usage: string, operation: OperationName, about: string) => Command;
+
+/** A command that calls an operation of a running gateway: the flags that say which gateway. */
+function clientOf(terminal: Terminal, table: Operations | undefined): ClientCommand {
+  return (parent, usage, operation, about) => {
+    const isCallable = table === undefined || Object.hasOwn(table, operation);
+    return configure(isCallable ? parent.command(usage) : new Command(), terminal)
+      .description(about)
+      .option('--json', 'print JSON')
+      .option('--url <address>', 'the gateway (or INTERLANE_URL; else the one that runs on the state directory)')
+      .option('--token <token>', 'its token (better INTERLANE_TOKEN: others can read command lines; not needed for your own gateway)')
+      .option(...stateDirOption);
+  };
 }
 
 const stateDirOption = ['--state-dir <directory>', 'state directory (or INTERLANE_STATE_DIR; else ~/.interlane)'] as const;

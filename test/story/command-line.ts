@@ -14,7 +14,11 @@ interface Options {
   columns?: number;
 }
 
-export function started(argv: string[], { tty = false, input = '', keys = false, env = {}, columns = 120 }: Options = {}) {
+export function started(
+  argv: string[],
+  { tty = false, input = '', keys = false, env = {}, columns = 120 }: Options = {},
+  begin: (terminal: Terminal) => Promise<number> = run,
+) {
   const written = { stdout: '', stderr: '' };
   const screen = new Screen(columns);
   let news = Promise.withResolvers<void>();
@@ -52,7 +56,7 @@ export function started(argv: string[], { tty = false, input = '', keys = false,
     newId: () => crypto.randomUUID(),
   };
   let over = false;
-  const finished = run(terminal).then((status) => {
+  const finished = begin(terminal).then((status) => {
     over = true;
     wake();
     return { status, ...written };
