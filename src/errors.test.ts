@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { nearest } from './nearest.ts';
-import { errorTable } from './errors.ts';
+import { errorTable, isRetryable, type ErrorCode } from './errors.ts';
 
 describe('the error table', () => {
   it('is what clients and scripts rely on', () => {
@@ -54,7 +54,26 @@ describe('the error table', () => {
       TOKEN_EXISTS: 'INVALID_REQUEST 409 65',
       CHANNEL_NOT_CONFIGURED: 'UNAVAILABLE 503 69',
       INTERNAL: 'UNAVAILABLE 500 70',
+      RUN_FAILED: 'UNAVAILABLE 500 69',
+      POISON: 'UNAVAILABLE 500 69',
+      TIMEOUT: 'UNAVAILABLE 500 69',
+      ABORTED: 'UNAVAILABLE 500 69',
+      TOOL_FAILED: 'UNAVAILABLE 500 69',
+      OUTCOME_UNKNOWN: 'UNAVAILABLE 500 69',
+      ROUTE_NOT_FOUND: 'INVALID_REQUEST 404 69',
+      METHOD_NOT_ALLOWED: 'INVALID_REQUEST 405 69',
+      HANDSHAKE_REQUIRED: 'INVALID_REQUEST 400 69',
+      PROTOCOL_MISMATCH: 'INVALID_REQUEST 400 64',
+      AUTH_TOKEN_MISSING: 'INVALID_REQUEST 401 77',
+      AUTH_TOKEN_MISMATCH: 'INVALID_REQUEST 401 77',
     });
+    expect(Object.keys(errorTable).filter((code) => isRetryable(code as ErrorCode))).toEqual([
+      'STORE_FAILED',
+      'UNAVAILABLE',
+      'BUSY',
+      'QUEUE_FULL',
+      'SESSION_BUSY',
+    ]);
   });
 });
 

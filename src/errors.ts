@@ -1,6 +1,15 @@
 // Every failure a caller can meet: one class, a closed list of codes, and one table code → websocket, HTTP and exit status.
 
-/** What each code becomes at each door. `exit` follows sysexits(3), so scripts can tell a typo from an outage. */
+interface ErrorFacts {
+  ws: 'INVALID_REQUEST' | 'FORBIDDEN' | 'UNAVAILABLE';
+  http: 400 | 401 | 403 | 404 | 405 | 409 | 413 | 429 | 500 | 503;
+  /** Follows sysexits(3), so scripts can tell a typo from an outage. */
+  exit: number;
+  /** The same request may succeed a moment later. */
+  retryable?: true;
+}
+
+/** What each code becomes at each door. */
 export const errorTable = {
   USAGE: { ws: 'INVALID_REQUEST', http: 400, exit: 64 },
   INVALID_REQUEST: { ws: 'INVALID_REQUEST', http: 400, exit: 65 },
@@ -23,14 +32,14 @@ export const errorTable = {
   PORT_UNUSABLE: { ws: 'UNAVAILABLE', http: 503, exit: 71 },
   STATE_IN_USE: { ws: 'UNAVAILABLE', http: 503, exit: 75 },
   STORE_UNUSABLE: { ws: 'UNAVAILABLE', http: 503, exit: 74 },
-  STORE_FAILED: { ws: 'UNAVAILABLE', http: 503, exit: 74 },
-  UNAVAILABLE: { ws: 'UNAVAILABLE', http: 503, exit: 69 },
-  BUSY: { ws: 'UNAVAILABLE', http: 503, exit: 75 },
-  QUEUE_FULL: { ws: 'UNAVAILABLE', http: 429, exit: 75 },
+  STORE_FAILED: { ws: 'UNAVAILABLE', http: 503, exit: 74, retryable: true },
+  UNAVAILABLE: { ws: 'UNAVAILABLE', http: 503, exit: 69, retryable: true },
+  BUSY: { ws: 'UNAVAILABLE', http: 503, exit: 75, retryable: true },
+  QUEUE_FULL: { ws: 'UNAVAILABLE', http: 429, exit: 75, retryable: true },
   RUN_NOT_FOUND: { ws: 'INVALID_REQUEST', http: 404, exit: 66 },
   DELIVERY_NOT_FOUND: { ws: 'INVALID_REQUEST', http: 404, exit: 66 },
   DELIVERY_SETTLED: { ws: 'INVALID_REQUEST', http: 409, exit: 65 },
-  SESSION_BUSY: { ws: 'INVALID_REQUEST', http: 409, exit: 75 },
+  SESSION_BUSY: { ws: 'INVALID_REQUEST', http: 409, exit: 75, retryable: true },
   LABEL_IN_USE: { ws: 'INVALID_REQUEST', http: 409, exit: 65 },
   IDEMPOTENCY_CONFLICT: { ws: 'INVALID_REQUEST', http: 409, exit: 65 },
   CYCLIC_WAIT: { ws: 'INVALID_REQUEST', http: 409, exit: 65 },
@@ -51,9 +60,29 @@ export const errorTable = {
   TOKEN_EXISTS: { ws: 'INVALID_REQUEST', http: 409, exit: 65 },
   CHANNEL_NOT_CONFIGURED: { ws: 'UNAVAILABLE', http: 503, exit: 69 },
   INTERNAL: { ws: 'UNAVAILABLE', http: 500, exit: 70 },
-} as const;
+
+  // How a run or a tool call ended.
+  RUN_FAILED: { ws: 'UNAVAILABLE', http: 500, exit: 69 },
+  POISON: { ws: 'UNAVAILABLE', http: 500, exit: 69 },
+  TIMEOUT: { ws: 'UNAVAILABLE', http: 500, exit: 69 },
+  ABORTED: { ws: 'UNAVAILABLE', http: 500, exit: 69 },
+  TOOL_FAILED: { ws: 'UNAVAILABLE', http: 500, exit: 69 },
+  OUTCOME_UNKNOWN: { ws: 'UNAVAILABLE', http: 500, exit: 69 },
+
+  // What the port itself refuses: a route, or the handshake of a websocket.
+  ROUTE_NOT_FOUND: { ws: 'INVALID_REQUEST', http: 404, exit: 69 },
+  METHOD_NOT_ALLOWED: { ws: 'INVALID_REQUEST', http: 405, exit: 69 },
+  HANDSHAKE_REQUIRED: { ws: 'INVALID_REQUEST', http: 400, exit: 69 },
+  PROTOCOL_MISMATCH: { ws: 'INVALID_REQUEST', http: 400, exit: 64 },
+  AUTH_TOKEN_MISSING: { ws: 'INVALID_REQUEST', http: 401, exit: 77 },
+  AUTH_TOKEN_MISMATCH: { ws: 'INVALID_REQUEST', http: 401, exit: 77 },
+} as const satisfies Record<string, ErrorFacts>;
 
 export type ErrorCode = keyof typeof errorTable;
+
+export const isErrorCode = (text: string): text is ErrorCode => Object.hasOwn(errorTable, text);
+
+export const isRetryable = (code: ErrorCode): boolean => (errorTable[code] as ErrorFacts).retryable === true;
 
 /** A message starts with the noun that failed and ends with what to do. It is shown as it is: no secrets, no stack. */
 export class InterlaneError extends Error {

@@ -1,7 +1,7 @@
 // `interlane send` and `interlane wait`: a message in, its reply out; and asking again for a reply that took longer.
 import { longestMessage } from '../protocol/operations/fields.ts';
 import type { Client } from '../client/client.ts';
-import { errorTable, InterlaneError, type ErrorCode } from '../errors.ts';
+import { InterlaneError, isErrorCode } from '../errors.ts';
 import type { WaitAnswer } from '../protocol/result.ts';
 import { sessionMeant } from './session-meant.ts';
 import { answer, readAll, span, visible, type Terminal } from './terminal.ts';
@@ -65,7 +65,7 @@ export async function wait(terminal: Terminal, client: Client, runId: string, fl
 }
 
 function failure({ runId, state, error, errorCode }: WaitAnswer): InterlaneError {
-  const code = errorCode !== undefined && Object.hasOwn(errorTable, errorCode) ? (errorCode as ErrorCode) : 'UNAVAILABLE';
+  const code = errorCode !== undefined && isErrorCode(errorCode) ? errorCode : 'UNAVAILABLE';
   return new InterlaneError(code, `run ${runId} ended with ${state}${error === undefined ? '' : `: ${error}`}`);
 }
 

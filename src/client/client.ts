@@ -1,5 +1,5 @@
 // An address and a token → a connection that is called by the method table and heard by event name. Runs in Node and in browsers.
-import { errorTable, InterlaneError, type ErrorCode } from '../errors.ts';
+import { InterlaneError, isErrorCode, type ErrorCode } from '../errors.ts';
 import {
   protocolVersion,
   type ConnectParams,
@@ -182,7 +182,7 @@ function websocketUrl(text: string): string {
   return url.href;
 }
 
-/** Codes of the handshake that are not in our table. */
+/** Codes of the handshake that mean the same to a caller as one that every door has. */
 const handshake: Record<string, ErrorCode> = {
   AUTH_TOKEN_MISSING: 'UNAUTHORIZED',
   AUTH_TOKEN_MISMATCH: 'UNAUTHORIZED',
@@ -191,6 +191,6 @@ const handshake: Record<string, ErrorCode> = {
 
 function errorOf({ message, details = { code: 'INTERNAL' } }: ErrorShape): InterlaneError {
   const { code } = details;
-  const known = Object.hasOwn(errorTable, code) ? (code as ErrorCode) : (handshake[code] ?? 'UNAVAILABLE');
+  const known = handshake[code] ?? (isErrorCode(code) ? code : 'UNAVAILABLE');
   return new InterlaneError(known, message, { details });
 }

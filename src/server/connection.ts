@@ -3,26 +3,15 @@ import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { WebSocket } from 'ws';
 import { InterlaneError } from '../errors.ts';
-import {
-  bufferLimit,
-  ConnectParams,
-  eventNames,
-  frameLimits,
-  protocolVersion,
-  RequestFrame,
-  tickIntervalMs,
-  type ErrorShape,
-  type EventName,
-  type HelloOk,
-  type ResponseFrame,
-} from '../protocol/frame.ts';
+import { bufferLimit, frameLimits, RequestFrame, type ErrorShape, type EventName, type ResponseFrame } from '../protocol/frame.ts';
 import { cookieOf } from './access.ts';
 import { allows, viewerOf, type Auth, type Caller } from './auth.ts';
-import type { Events, Followed, LiveRuns } from './events.ts';
+import type { Events, LiveRuns } from './events.ts';
 import { errorShape } from './failure.ts';
 import type { Dispatch } from './dispatch.ts';
-import type { Subscriptions } from './operations/context.ts';
+import { helloFor, readConnect, tokenRefusal, type HelloFacts } from './handshake.ts';
 import { invalidParams } from './params.ts';
+import { ConnectionSubscriptions } from './subscriptions.ts';
 
 export interface ConnectionParts {
   auth: Auth;
@@ -34,7 +23,7 @@ export interface ConnectionParts {
   /** Whether what is asked for can be done now. */
   well(): boolean;
   after(ms: number, work: () => void): () => void;
-  hello(): Pick<HelloOk, 'server'> & { snapshot: Pick<HelloOk['snapshot'], 'uptimeMs' | 'sessionDefaults'> };
+  hello(): HelloFacts;
   /** What failed inside, for the operator; never for the client. */
   report(what: string, error: unknown): void;
 }
@@ -56,9 +45,8 @@ export class Connection {
   private readonly parts: ConnectionParts;
   private readonly told: { known(): void; gone(): void };
   private readonly controller = new AbortController();
-  private readonly followed: Followed = new Map();
-  private subscribing: Subscriptions | undefined;
-  private unfollowAll: (() => void) | undefined;
+  /** There from the welcome on. */
+  private subscriptions: ConnectionSubscriptions | undefined;
   private undoWatch = () => {};
   private cancelHandshake = () => {};
   private cancelExpiry = () => {};
@@ -71,8 +59,6 @@ export class Connection {
   /** Requests under way that may end a token. */
   private endings = 0;
   private drained: { promise: Promise<void>; resolve: () => void; cancel: () => void } | undefined;
-  private scoped = false;
-  private tools = false;
   private gathering = false;
 
   constructor(ws: WebSocket, socket: Duplex, request: IncomingMessage, parts: ConnectionParts, told: { known(): void; gone(): void }) {
@@ -122,7 +108,7 @@ export class Connection {
     this.letGo();
   }
 
-  /** Nothing more is served. Who has just ended its own token still gets the answer: it may hold the new secret. */
+  /** Rejects new requests, but lets a caller that rotated its own token receive the reply with the new secret. */
   tokenEnded(): void {
     this.closing = true;
     if (this.endings === 0) this.close(closing.refused, tokenEnded);
@@ -179,10 +165,7 @@ export class Connection {
     this.cancelHandshake();
     this.cancelExpiry();
     this.undoWatch();
-    this.unfollowAll?.();
-    this.unfollowAll = undefined;
-    for (const { undo } of this.followed.values()) undo();
-    this.followed.clear();
+    this.subscriptions?.close();
   }
 
   private gone(): void {
@@ -202,10 +185,7 @@ export class Connection {
     try {
       frame = JSON.parse(data.toString('utf8'));
     } catch {
-      this.respond('invalid', {
-        ok: false,
-        error: { code: 'INVALID_REQUEST', message: 'frame is not JSON', details: { code: 'INVALID_REQUEST' } },
-      });
+      this.fail('invalid', new InterlaneError('INVALID_REQUEST', 'frame is not JSON'));
       if (!this.caller) this.close(closing.refused, 'frame is not JSON');
       return;
     }
@@ -236,9 +216,9 @@ export class Connection {
         caller,
         signal: this.controller.signal,
         accepted: (early) => this.respond(id, { ok: true, payload: early }),
-        subscriptions: (this.subscribing ??= this.subscriptions(caller)),
+        subscriptions: this.subscriptions!,
       });
-      // Who asks faster than it reads waits for its answers; they are not heaped up for it.
+      // A client that asks faster than it reads waits for its answers, so that they do not pile up here.
       while (this.drained) await this.drained.promise;
       this.respond(id, { ok: true, payload });
     } catch (thrown) {
@@ -255,64 +235,25 @@ export class Connection {
   private async connect(id: string, method: string, params: unknown): Promise<void> {
     if (this.connecting) return;
     this.connecting = true;
-    const refuse = (code: number, error: ErrorShape) => {
-      this.respond(id, { ok: false, error });
-      this.close(code, error.message);
+    const refuse = (error: InterlaneError) => {
+      this.fail(id, error);
+      this.close(error.code === 'PROTOCOL_MISMATCH' ? closing.protocol : closing.refused, error.message);
     };
-    const invalid = (message: string, details: ErrorShape['details']) => ({
-      code: 'INVALID_REQUEST',
-      message,
-      ...(details ? { details } : {}),
-    });
-    if (method !== 'connect')
-      return refuse(closing.refused, invalid('invalid handshake: first request must be connect', { code: 'HANDSHAKE_REQUIRED' }));
-    const read = ConnectParams.safeParse(params);
-    if (!read.success) {
-      const { message, details } = invalidParams('invalid connect params', read.error);
-      return refuse(closing.refused, invalid(message, { code: 'INVALID_REQUEST', ...details }));
-    }
-    const { minProtocol, maxProtocol, auth, caps } = read.data;
-    if (minProtocol > protocolVersion || maxProtocol < protocolVersion) {
-      return refuse(
-        closing.protocol,
-        invalid('protocol mismatch', {
-          code: 'PROTOCOL_MISMATCH',
-          clientMinProtocol: minProtocol,
-          clientMaxProtocol: maxProtocol,
-          expectedProtocol: protocolVersion,
-        }),
-      );
-    }
+    const asked = readConnect(method, params);
+    if (asked instanceof InterlaneError) return refuse(asked);
+    const { auth, caps = [] } = asked;
     try {
       const presented = auth?.token ?? auth?.password ?? cookieOf(this.request.headers.cookie);
       const caller = await this.parts.auth.check(presented);
       if (this.closing || this.ws.readyState !== WebSocket.OPEN) return;
-      // Nothing may come between this look and the welcome: who is welcome hears of the end of its token.
-      if (!caller || this.parts.auth.isOver(caller)) return refuse(closing.refused, this.refusal(presented));
-      this.welcome(id, caller, caps ?? []);
+      // No await between this check and the welcome: from the welcome on, the connection hears when its token ends.
+      if (!caller || this.parts.auth.isOver(caller))
+        return refuse(tokenRefusal(this.parts.auth, presented, this.request.socket.remoteAddress ?? ''));
+      this.welcome(id, caller, caps);
     } catch (thrown) {
       this.fail(id, thrown, 'connect');
       this.close(1013, 'try again');
     }
-  }
-
-  /** The client stops for good at the codes it knows; without one it would knock for ever. */
-  private refusal(presented: string | undefined): ErrorShape {
-    const recommendedNextStep = 'update_auth_credentials';
-    if (presented === undefined) {
-      const message = 'token is missing; give one in auth.token ("interlane token create" makes one)';
-      return {
-        code: 'INVALID_REQUEST',
-        message,
-        details: { code: 'AUTH_TOKEN_MISSING', authReason: 'token_missing', recommendedNextStep },
-      };
-    }
-    const tooMany = this.parts.auth.failed(this.request.socket.remoteAddress ?? '') === 'too many';
-    const details = tooMany
-      ? { code: 'AUTH_RATE_LIMITED', authReason: 'rate_limited', recommendedNextStep: 'wait_then_retry' }
-      : { code: 'AUTH_TOKEN_MISMATCH', authReason: 'token_mismatch', canRetryWithDeviceToken: false, recommendedNextStep };
-    const message = tooMany ? 'too many wrong tokens from this address; wait a minute' : 'token is wrong, ended or expired';
-    return { code: 'INVALID_REQUEST', message, details };
   }
 
   private welcome(id: string, caller: Caller, caps: string[]): void {
@@ -321,26 +262,26 @@ export class Connection {
     this.caller = caller;
     this.stranger = false;
     this.told.known();
-    this.scoped = caps.includes('session-scoped-events');
-    this.tools = caps.includes('tool-events');
+    const isScoped = caps.includes('session-scoped-events');
     allowLargeFrames(ws);
     this.watchExpiry(caller.expiresAt);
-    const { server, snapshot } = parts.hello();
-    const hello: HelloOk = {
-      type: 'hello-ok',
-      protocol: protocolVersion,
-      server,
-      features: { methods: parts.dispatch.usableBy(caller), events: [...eventNames] },
-      snapshot: { presence: [], health: { ok: parts.well() }, stateVersion: { presence: 0, health: 0 }, authMode: 'token', ...snapshot },
-      auth: { role: caller.kind, scopes: [...caller.scopes] },
-      policy: { maxPayload: frameLimits.after, maxBufferedBytes: bufferLimit, tickIntervalMs },
-    };
-    this.respond(id, { ok: true, payload: hello });
+    const subscriptions = new ConnectionSubscriptions({
+      events: parts.events,
+      viewer: viewerOf(caller),
+      send: (event, payload) => this.event(event, payload),
+      failed: (error) => {
+        parts.report('subscription', error);
+        this.close(1011, 'subscription failed: subscribe again with the last cursor');
+      },
+      signal: this.controller.signal,
+    });
+    this.subscriptions = subscriptions;
+    this.respond(id, { ok: true, payload: helloFor(caller, parts.dispatch.usableBy(caller), parts.well(), parts.hello()) });
     if (!allows(caller, 'operator.read')) return;
     this.undoWatch = parts.live.watch({
       viewer: viewerOf(caller),
-      watches: (key) => !this.scoped || this.unfollowAll !== undefined || this.followed.has(key),
-      tools: this.tools,
+      watches: (key) => !isScoped || subscriptions.includes(key),
+      tools: caps.includes('tool-events'),
       send: (event, payload) => this.event(event, payload),
     });
   }
@@ -352,44 +293,6 @@ export class Connection {
       if (this.parts.now() < at) this.watchExpiry(at);
       else this.close(closing.refused, 'token expired');
     });
-  }
-
-  // Subscriptions -----------------------------------------------------------------------------------------------------
-
-  private subscriptions(caller: Caller): Subscriptions {
-    const { events } = this.parts;
-    const send = (event: EventName, payload: string) => this.event(event, payload);
-    const over = (error: unknown) => {
-      this.parts.report('subscription', error);
-      this.close(1011, 'subscription failed: subscribe again with the last cursor');
-    };
-    // Whoever asked may be gone by the time the answer is known.
-    const there = () => this.controller.signal.throwIfAborted();
-    return {
-      all: (from) => {
-        there();
-        this.unfollowAll?.();
-        this.unfollowAll = events.followAll(viewerOf(caller), this.followed, send, from, over);
-      },
-      noMore: () => {
-        this.unfollowAll?.();
-        this.unfollowAll = undefined;
-      },
-      key: (key, from) => {
-        there();
-        if (!this.followed.has(key) && this.followed.size >= mostFollowed)
-          throw new InterlaneError(
-            'INVALID_REQUEST',
-            `connection follows ${mostFollowed} sessions already; use sessions.subscribe for all of them`,
-          );
-        this.followed.get(key)?.undo();
-        this.followed.set(key, { from, undo: events.followKey(viewerOf(caller), key, send, from, over) });
-      },
-      noMoreOf: (key) => {
-        this.followed.get(key)?.undo();
-        this.followed.delete(key);
-      },
-    };
   }
 
   private fail(id: string, thrown: unknown, method?: string): void {
@@ -404,7 +307,6 @@ export class Connection {
   }
 }
 
-const mostFollowed = 1_000;
 /** The largest answer, and live events beside it. */
 const mostBuffered = frameLimits.after + 4 * bufferLimit;
 const tokenEnded = 'token ended';
@@ -416,7 +318,7 @@ function closeReason(text: string): string {
   return reason;
 }
 
-/** `ws` has one limit for the life of a socket, and ours rises when the client has said who it is. A test holds this to its word. */
+/** `ws` has one limit for the life of a socket, and ours rises when the client has said who it is. Relies on a private field of `ws`; a test covers it. */
 function allowLargeFrames(ws: WebSocket): void {
   const { _receiver: receiver } = ws as unknown as { _receiver?: { _maxPayload: number } };
   // oxlint-disable-next-line no-underscore-dangle

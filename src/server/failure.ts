@@ -1,8 +1,8 @@
 // Anything thrown → what a client is told, at each door. What is not ours to explain is "internal", without a word of the cause.
-import { errorTable, InterlaneError, type ErrorCode } from '../errors.ts';
+import { errorTable, InterlaneError, isRetryable, type ErrorCode } from '../errors.ts';
 import type { ErrorShape } from '../protocol/frame.ts';
 
-const retryable = new Set<ErrorCode>(['BUSY', 'QUEUE_FULL', 'UNAVAILABLE', 'STORE_FAILED', 'SESSION_BUSY']);
+type HttpStatus = (typeof errorTable)[ErrorCode]['http'];
 
 export function errorShape(thrown: unknown): ErrorShape {
   const { code, message, details } = known(thrown);
@@ -10,12 +10,12 @@ export function errorShape(thrown: unknown): ErrorShape {
     code: errorTable[code].ws,
     message,
     details: { code, ...details },
-    ...(retryable.has(code) ? { retryable: true, retryAfterMs: 1_000 } : {}),
+    ...(isRetryable(code) ? { retryable: true, retryAfterMs: 1_000 } : {}),
   };
 }
 
 /** The status and the body of an HTTP answer. */
-export function httpFailure(thrown: unknown): { status: (typeof errorTable)[ErrorCode]['http']; body: object } {
+export function httpFailure(thrown: unknown): { status: HttpStatus; body: object } {
   const { code, message, details } = known(thrown);
   return {
     status: errorTable[code].http,
@@ -24,13 +24,14 @@ export function httpFailure(thrown: unknown): { status: (typeof errorTable)[Erro
 }
 
 /** The word for a status, in the peers' language. */
-export const failureType = (status: (typeof errorTable)[ErrorCode]['http']) => types[status];
+export const failureType = (status: HttpStatus) => types[status];
 
-const types: Record<(typeof errorTable)[ErrorCode]['http'], string> = {
+const types: Record<HttpStatus, string> = {
   400: 'invalid_request_error',
   401: 'unauthorized',
   403: 'forbidden',
   404: 'not_found',
+  405: 'method_not_allowed',
   409: 'conflict',
   413: 'request_too_large',
   429: 'rate_limited',

@@ -43,10 +43,9 @@ export function createHttp(parts: HttpParts): Http {
   app.use(secureHeaders({ strictTransportSecurity: false, contentSecurityPolicy: { defaultSrc: ["'self'"], frameAncestors: ["'none'"] } }));
   app.onError((thrown, c) => {
     if (!(thrown instanceof InterlaneError)) parts.report(`${c.req.method} request`, thrown);
-    const { status, body } = httpFailure(thrown);
-    return c.json(body, status);
+    return failed(c, thrown);
   });
-  app.notFound((c) => c.json({ ok: false, error: { type: 'not_found', code: 'ROUTE_NOT_FOUND', message: 'there is nothing here' } }, 404));
+  app.notFound((c) => failed(c, new InterlaneError('ROUTE_NOT_FOUND', 'there is nothing here')));
 
   const pages: Record<Exclude<RouteName, keyof Handlers>, (c: Asked) => Response | Promise<Response>> = {
     'GET /': async (c) => {
@@ -118,10 +117,8 @@ export function createHttp(parts: HttpParts): Http {
     }
     const allowed = names.map((name) => name.split(' ')[0]!).flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method]));
     app.all(pattern, (c) => {
-      const message = `${c.req.method} is not possible here; use ${allowed.join(' or ')}`;
-      return c.json({ ok: false, error: { type: 'method_not_allowed', code: 'METHOD_NOT_ALLOWED', message } }, 405, {
-        allow: allowed.join(', '),
-      });
+      c.header('allow', allowed.join(', '));
+      return failed(c, new InterlaneError('METHOD_NOT_ALLOWED', `${c.req.method} is not possible here; use ${allowed.join(' or ')}`));
     });
   }
 
@@ -129,6 +126,11 @@ export function createHttp(parts: HttpParts): Http {
     fetch: (request, remote) => app.fetch(request, remote),
     close: () => stopping.abort(new InterlaneError('UNAVAILABLE', 'gateway is stopping; try again in a moment')),
   };
+}
+
+function failed(c: Asked, thrown: unknown): Response {
+  const { status, body } = httpFailure(thrown);
+  return c.json(body, status);
 }
 
 /** A bearer token counts before a cookie, also when it is wrong. */

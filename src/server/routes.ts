@@ -1,7 +1,7 @@
 // The handlers of the routes: a request → an operation → a response.
 import type { z } from 'zod';
 import { nearest } from '../nearest.ts';
-import { errorTable, InterlaneError, type ErrorCode } from '../errors.ts';
+import { errorTable, InterlaneError, isErrorCode } from '../errors.ts';
 import { routes, type Route, type RouteName } from '../protocol/http.ts';
 import type { ToolAnswer } from '../protocol/operations/tools.ts';
 import type { Tool } from '../tools/define.ts';
@@ -77,7 +77,7 @@ export function createRoutes(parts: RoutesParts): Handlers {
     );
     if (ok) return json({ ok: true, result } satisfies ToolAnswer);
     const { code = 'TOOL_FAILED', error = 'tool failed' } = (result ?? {}) as { code?: string; error?: string };
-    const status = Object.hasOwn(errorTable, code) ? errorTable[code as ErrorCode].http : 500;
+    const status = isErrorCode(code) ? errorTable[code].http : 500;
     const type = status === 500 ? 'tool_error' : failureType(status);
     return json({ ok: false, error: { type, code, message: error } } satisfies ToolAnswer, status);
   };

@@ -13,7 +13,7 @@ const runs = soak ? 100_000 : 2_500;
 const timeout = soak ? 600_000 : 60_000;
 
 const names = Object.keys(operations) as OperationName[];
-const codes = new Set([...Object.keys(errorTable), 'AUTH_TOKEN_MISSING', 'AUTH_TOKEN_MISMATCH', 'PROTOCOL_MISMATCH', 'HANDSHAKE_REQUIRED']);
+const codes = new Set(Object.keys(errorTable));
 
 // Frames --------------------------------------------------------------------------------------------------------------
 
