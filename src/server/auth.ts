@@ -4,48 +4,19 @@ import { levelName, levelRank } from '../levels.ts';
 import type { EngineCommand } from '../engine/feed.ts';
 import { InterlaneError } from '../errors.ts';
 import type { FeedEvent } from '../protocol/event.ts';
-import { scopes as allScopes, type Scope } from '../protocol/frame.ts';
+import type { Scope } from '../protocol/frame.ts';
 import type { Level } from '../protocol/labels.ts';
-import type { Operation } from '../protocol/operations/operation.ts';
 import type { TokenView } from '../protocol/result.ts';
 import { mayFlow } from '../rules/taint.ts';
-import type { Viewer } from '../rules/viewer.ts';
-import type { Body, Reading, ReadQuery, Store } from '../store/contract.ts';
-
-export interface Caller {
-  /** Of the token; connections end with it. */
-  tokenId: string;
-  name: string;
-  kind: 'operator' | 'session';
-  scopes: readonly Scope[];
-  level: Level;
-  /** The session this caller is, for a token bound to one. */
-  sessionKey?: string;
-  expiresAt?: number;
-}
-
-/** A caller as a viewer of sessions. */
-export const viewerOf = ({ kind, level, sessionKey }: Caller): Viewer =>
-  kind === 'session' ? { as: 'visitor', sessionKey: sessionKey ?? '' } : { as: 'operator', level };
+import type { ReadQuery, Store } from '../store/contract.ts';
+import * as tokens from '../store/tables/tokens.ts';
+import { requireLevel, type Caller } from './rights.ts';
 
 export interface AuthParts {
   store: Store<FeedEvent>;
   now(): number;
   /** Unguessable text of so many bytes, in characters of a URL. */
   secret(bytes: number): string;
-}
-
-interface TokenRow {
-  id: string;
-  name: string;
-  hash: string;
-  kind: 'operator' | 'session' | 'browser';
-  scopes: string;
-  level: number;
-  session_key: string | null;
-  created_at: number;
-  last_used_at: number | null;
-  expires_at: number | null;
 }
 
 const tokenText = /^il_([0-9a-f]{16})_[\w-]{43}$/;
@@ -56,6 +27,8 @@ const usedEveryMs = 60_000;
 const failuresAllowed = 10;
 const failureWindowMs = 60_000;
 const mostAddresses = 10_000;
+/** Tokens in a list. */
+const mostTokens = 10_000;
 
 export class Auth {
   private readonly parts: AuthParts;
@@ -94,7 +67,7 @@ export class Auth {
     const hash = digest(presented);
     for (const one of this.fixed) if (timingSafeEqual(one.hash, hash)) return one.caller;
     const id = tokenText.exec(presented)?.[1];
-    const row = id === undefined ? undefined : await this.parts.store.read(tokenById, { id });
+    const row = id === undefined ? undefined : await this.parts.store.read(byId, { id });
     const now = this.parts.now();
     if (!row || !timingSafeEqual(Buffer.from(row.hash, 'hex'), hash) || (row.expires_at !== null && row.expires_at <= now))
       return undefined;
@@ -123,7 +96,7 @@ export class Auth {
 
   async create(wish: {
     name: string;
-    kind: TokenRow['kind'];
+    kind: tokens.TokenRow['kind'];
     scopes: Scope[];
     level: Level;
     sessionKey?: string;
@@ -131,7 +104,7 @@ export class Auth {
   }): Promise<{ token: string; view: TokenView }> {
     if (this.fixed.some(({ caller }) => caller.name === wish.name)) throw taken(wish.name);
     const { id, token, hash } = this.make();
-    const row: TokenRow = {
+    const row: tokens.TokenRow = {
       id,
       name: wish.name,
       hash,
@@ -143,30 +116,30 @@ export class Auth {
       last_used_at: null,
       expires_at: wish.expiresAt ?? null,
     };
-    await this.parts.store.write(insertToken, row);
+    await this.parts.store.write(create, row);
     return { token, view: viewOf(row) };
   }
 
   /** A new secret under the same name; whoever came with the old one is gone. */
   async rotate(name: string, by: Level): Promise<{ token: string; view: TokenView }> {
     const { id, token, hash } = this.make();
-    const { old, row } = await this.parts.store.write(replaceToken, { name, id, hash, by, now: this.parts.now() });
+    const { old, row } = await this.parts.store.write(rotate, { name, id, hash, by, now: this.parts.now() });
     this.end(old);
     return { token, view: viewOf(row) };
   }
 
   async revoke(name: string, by: Level): Promise<boolean> {
-    const id = await this.parts.store.write(deleteToken, { name, by });
+    const id = await this.parts.store.write(revoke, { name, by });
     if (id !== undefined) this.end(id);
     return id !== undefined;
   }
 
   async list(by: Level): Promise<TokenView[]> {
-    return (await this.parts.store.read(tokensFor, { by })).map(viewOf);
+    return (await this.parts.store.read(knownTo, { by })).map(viewOf);
   }
 
   has(name: string): Promise<boolean> {
-    return this.parts.store.read(tokenNamed, { name });
+    return this.parts.store.read(isNamed, { name });
   }
 
   /** Hears which tokens have ended, to end what came with them. Returns the undo. */
@@ -213,36 +186,12 @@ export class Auth {
   }
 }
 
-/** `admin` may do everything, `write` may also read. */
-export function allows(caller: Caller, scope: Scope): boolean {
-  const height = (one: Scope) => allScopes.indexOf(one);
-  return caller.kind === 'operator' && caller.scopes.some((own) => height(own) >= height(scope));
-}
-
-/** Whether a caller has the right of an operation. */
-export const mayCall = (caller: Caller, scope: Operation['scope']) => scope === 'session' || allows(caller, scope);
-
-export function requireScope(caller: Caller, scope: Scope, what: string): void {
-  if (allows(caller, scope)) return;
-  const why =
-    caller.kind === 'session' ? 'a token bound to a session may only call tools' : `token "${caller.name}" has ${caller.scopes.join(', ')}`;
-  throw new InterlaneError('MISSING_SCOPE', `${what} needs ${scope}; ${why}`, {
-    details: { missingScope: scope, requiredScopes: [scope] },
-  });
-}
-
-/** Nobody gives, or takes away, what is above them. */
-export function requireLevel(own: Level, wanted: Level, what: string): void {
-  if (mayFlow(wanted, own)) return;
-  throw new InterlaneError('MISSING_SCOPE', `${what} reads ${wanted}, above the ${own} of this token; use a token of that level`);
-}
-
 const taken = (name: string) =>
   new InterlaneError('TOKEN_EXISTS', `token "${name}" exists already; choose another name, rotate it or revoke it`);
 
 const digest = (text: string) => createHash('sha256').update(text).digest();
 
-function callerOf(row: TokenRow): Caller {
+function callerOf(row: tokens.TokenRow): Caller {
   return {
     tokenId: row.id,
     name: row.name,
@@ -254,7 +203,7 @@ function callerOf(row: TokenRow): Caller {
   };
 }
 
-function viewOf(row: TokenRow): TokenView {
+function viewOf(row: tokens.TokenRow): TokenView {
   const { scopes, level, sessionKey, expiresAt } = callerOf(row);
   return {
     name: row.name,
@@ -268,98 +217,69 @@ function viewOf(row: TokenRow): TokenView {
   };
 }
 
-// The table of tokens -------------------------------------------------------------------------------------------------
+// Queries and commands -----------------------------------------------------------------------------------------------
 
-const tokenById: ReadQuery<{ id: string }, TokenRow | undefined> = {
+/** A caller with the token of a session is that session, so a token may be known at the level of its session. */
+const mayKnow = (row: tokens.BoundTokenRow, by: Level) => mayFlow(levelName(row.session_level ?? 0), by);
+
+const byId: ReadQuery<{ id: string }, tokens.TokenRow | undefined> = {
   name: 'token',
-  *body(t, { id }) {
-    return yield* t.one<TokenRow>('SELECT * FROM tokens WHERE id = ?', id);
-  },
+  body: (t, { id }) => tokens.byId(t, id),
 };
 
-/** Whoever has the token of a session is that session, so a token is known to those who may know its session. */
-function* mayKnow(t: Reading, row: TokenRow, by: Level): Body<boolean> {
-  if (row.session_key === null) return true;
-  const session = yield* t.one<{ level: number }>('SELECT level FROM sessions WHERE key = ? AND current = 1', row.session_key);
-  return mayFlow(levelName(session?.level ?? 0), by);
-}
-
-const tokensFor: ReadQuery<{ by: Level }, TokenRow[]> = {
+const knownTo: ReadQuery<{ by: Level }, tokens.TokenRow[]> = {
   name: 'tokens',
   *body(t, { by }) {
-    const known: TokenRow[] = [];
-    for (const row of yield* t.all<TokenRow>('SELECT * FROM tokens ORDER BY name LIMIT 10000'))
-      if (yield* mayKnow(t, row, by)) known.push(row);
-    return known;
+    return (yield* tokens.inOrder(t, mostTokens)).filter((row) => mayKnow(row, by));
   },
 };
 
-const tokenNamed: ReadQuery<{ name: string }, boolean> = {
+const isNamed: ReadQuery<{ name: string }, boolean> = {
   name: 'token by name',
   *body(t, { name }) {
-    return (yield* t.one('SELECT 1 FROM tokens WHERE name = ?', name)) !== undefined;
+    return (yield* tokens.byName(t, name)) !== undefined;
   },
 };
 
-const anyOperator: ReadQuery<object, boolean> = {
-  name: 'any operator',
-  *body(t) {
-    return (yield* t.one(`SELECT 1 FROM tokens WHERE kind = 'operator' LIMIT 1`)) !== undefined;
-  },
-};
+const anyOperator: ReadQuery<object, boolean> = { name: 'any operator', body: (t) => tokens.anyOperator(t) };
 
-const insertToken: EngineCommand<TokenRow, void> = {
+const create: EngineCommand<tokens.TokenRow, void> = {
   name: 'create token',
   *body(t, row) {
-    if (yield* t.one('SELECT 1 FROM tokens WHERE name = ?', row.name)) throw taken(row.name);
-    yield* t.run(
-      'INSERT INTO tokens (id, name, hash, kind, scopes, level, session_key, created_at, expires_at) VALUES (?,?,?,?,?,?,?,?,?)',
-      row.id,
-      row.name,
-      row.hash,
-      row.kind,
-      row.scopes,
-      row.level,
-      row.session_key,
-      row.created_at,
-      row.expires_at,
-    );
+    if (yield* tokens.byName(t, row.name)) throw taken(row.name);
+    yield* tokens.insert(t, row);
   },
 };
 
-const replaceToken: EngineCommand<{ name: string; id: string; hash: string; by: Level; now: number }, { old: string; row: TokenRow }> = {
+const rotate: EngineCommand<{ name: string; id: string; hash: string; by: Level; now: number }, { old: string; row: tokens.TokenRow }> = {
   name: 'rotate token',
   *body(t, { name, id, hash, by, now }) {
-    const row = yield* t.one<TokenRow>('SELECT * FROM tokens WHERE name = ?', name);
-    if (!row || !(yield* mayKnow(t, row, by)))
+    const row = yield* tokens.byName(t, name);
+    if (!row || !mayKnow(row, by))
       throw new InterlaneError('TOKEN_NOT_FOUND', `token ${JSON.stringify(name)} does not exist; tokens.list shows those that do`);
     requireLevel(by, levelName(row.level), `token "${name}"`);
-    yield* t.run('UPDATE tokens SET id = ?, hash = ?, created_at = ?, last_used_at = NULL WHERE name = ?', id, hash, now, name);
+    yield* tokens.replaceSecret(t, name, { id, hash }, now);
     return { old: row.id, row: { ...row, id, hash, created_at: now, last_used_at: null } };
   },
 };
 
-const deleteToken: EngineCommand<{ name: string; by: Level }, string | undefined> = {
+const revoke: EngineCommand<{ name: string; by: Level }, string | undefined> = {
   name: 'revoke token',
   *body(t, { name, by }) {
-    const row = yield* t.one<TokenRow>('SELECT * FROM tokens WHERE name = ?', name);
-    if (!row || !(yield* mayKnow(t, row, by))) return undefined;
+    const row = yield* tokens.byName(t, name);
+    if (!row || !mayKnow(row, by)) return undefined;
     requireLevel(by, levelName(row.level), `token "${name}"`);
-    yield* t.run('DELETE FROM tokens WHERE name = ?', name);
+    yield* tokens.remove(t, name);
     return row.id;
   },
 };
 
 const markUsed: EngineCommand<{ id: string; now: number }, void> = {
   name: 'token used',
-  *body(t, { id, now }) {
-    yield* t.run('UPDATE tokens SET last_used_at = ? WHERE id = ?', now, id);
-  },
+  body: (t, { id, now }) => tokens.markUsed(t, id, now),
 };
 
 const dropExpired: EngineCommand<{ now: number }, void> = {
   name: 'drop expired tokens',
-  *body(t, { now }) {
-    yield* t.run('DELETE FROM tokens WHERE expires_at IS NOT NULL AND expires_at <= ?', now);
-  },
+  body: (t, { now }) => tokens.removeExpired(t, now),
 };

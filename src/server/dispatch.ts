@@ -3,7 +3,7 @@ import { InterlaneError } from '../errors.ts';
 import { nearest } from '../nearest.ts';
 import type { OperationName, Params, Results } from '../protocol/operations/all.ts';
 import type { Operations } from '../protocol/operations/operation.ts';
-import { mayCall, requireScope, type Caller } from './auth.ts';
+import { mayCall, requireScope, type Caller } from './rights.ts';
 import type { Call, Handlers } from './operations/context.ts';
 import { readParams } from './params.ts';
 

@@ -1,7 +1,8 @@
 // The first request of a websocket: `connect` → what the client asks for, why it is refused, or the hello that welcomes it.
 import { InterlaneError } from '../errors.ts';
 import { bufferLimit, ConnectParams, eventNames, frameLimits, protocolVersion, tickIntervalMs, type HelloOk } from '../protocol/frame.ts';
-import type { Auth, Caller } from './auth.ts';
+import type { Auth } from './auth.ts';
+import type { Caller } from './rights.ts';
 import { invalidParams } from './params.ts';
 
 /** The parameters of a handshake that can go on, or why it cannot. */

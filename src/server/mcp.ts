@@ -11,7 +11,8 @@ import type { Store } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
 import type { Invoker } from '../tools/invoke.ts';
 import { bearerOf } from './access.ts';
-import { viewerOf, type Auth, type Caller } from './auth.ts';
+import type { Auth } from './auth.ts';
+import { viewerOf, type Caller } from './rights.ts';
 import { httpFailure } from './failure.ts';
 
 export interface McpParts {

@@ -6,7 +6,7 @@ import { routes, type Route, type RouteName } from '../protocol/http.ts';
 import type { ToolAnswer } from '../protocol/operations/tools.ts';
 import type { Tool } from '../tools/define.ts';
 import type { Invoker } from '../tools/invoke.ts';
-import { viewerOf, type Caller } from './auth.ts';
+import { viewerOf, type Caller } from './rights.ts';
 import type { Dispatch } from './dispatch.ts';
 import { failureType } from './failure.ts';
 import type { History } from './history.ts';

@@ -1,6 +1,7 @@
 // Server-sent events: text out as fast as its reader takes it. What a slow reader has not taken stays in the store, not here.
 import { InterlaneError } from '../errors.ts';
-import type { Auth, Caller } from './auth.ts';
+import type { Auth } from './auth.ts';
+import type { Caller } from './rights.ts';
 
 export interface StreamsParts {
   auth: Auth;

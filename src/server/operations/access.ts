@@ -4,7 +4,7 @@ import { InterlaneError } from '../../errors.ts';
 import { guestSentence } from '../../mcp/words.ts';
 import { agentId as agentIdOf } from '../../protocol/ids.ts';
 import type { access as table } from '../../protocol/operations/access.ts';
-import { requireLevel } from '../auth.ts';
+import { requireLevel } from '../rights.ts';
 import type { Context, Handlers } from './context.ts';
 
 export function accessHandlers(context: Context): Handlers<keyof typeof table> {

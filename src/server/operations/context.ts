@@ -16,7 +16,8 @@ import type { Asker, Sessions } from '../../sessions/sessions.ts';
 import type { Store } from '../../store/contract.ts';
 import type { SessionRow } from '../../store/rows.ts';
 import type { Invoker } from '../../tools/invoke.ts';
-import { viewerOf, type Auth, type Caller } from '../auth.ts';
+import type { Auth } from '../auth.ts';
+import { viewerOf, type Caller } from '../rights.ts';
 
 /** What a connection lends to the operations that subscribe. */
 export interface Subscriptions {

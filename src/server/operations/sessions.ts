@@ -9,7 +9,7 @@ import { candidates, keyMeant } from '../../sessions/find.ts';
 import { historyPage } from '../../sessions/history.ts';
 import { listSessions } from '../../sessions/list.ts';
 import { errorShape } from '../failure.ts';
-import { requireScope } from '../auth.ts';
+import { requireScope } from '../rights.ts';
 import { sameLife, type Call, type Context, type Handlers } from './context.ts';
 
 export function sessionHandlers(context: Context): Handlers<keyof typeof table> {

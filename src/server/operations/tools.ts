@@ -5,7 +5,7 @@ import { levelName } from '../../levels.ts';
 import type { tools as table } from '../../protocol/operations/tools.ts';
 import { mayFlow } from '../../rules/taint.ts';
 import { keyMeant } from '../../sessions/find.ts';
-import { requireScope } from '../auth.ts';
+import { requireScope } from '../rights.ts';
 import type { Context, Handlers } from './context.ts';
 
 export function toolHandlers(context: Context): Handlers<keyof typeof table> {

@@ -1,0 +1,47 @@
+// What a caller may do: scopes of operators, levels, and the session that a token is bound to.
+import { InterlaneError } from '../errors.ts';
+import { scopes as allScopes, type Scope } from '../protocol/frame.ts';
+import type { Level } from '../protocol/labels.ts';
+import type { Operation } from '../protocol/operations/operation.ts';
+import { mayFlow } from '../rules/taint.ts';
+import type { Viewer } from '../rules/viewer.ts';
+
+export interface Caller {
+  /** Of the token; connections end with it. */
+  tokenId: string;
+  name: string;
+  kind: 'operator' | 'session';
+  scopes: readonly Scope[];
+  level: Level;
+  /** The session this caller is, for a token bound to one. */
+  sessionKey?: string;
+  expiresAt?: number;
+}
+
+/** `admin` may do everything, `write` may also read. */
+export function allows(caller: Caller, scope: Scope): boolean {
+  const height = (one: Scope) => allScopes.indexOf(one);
+  return caller.kind === 'operator' && caller.scopes.some((own) => height(own) >= height(scope));
+}
+
+/** Whether a caller has the right of an operation. */
+export const mayCall = (caller: Caller, scope: Operation['scope']) => scope === 'session' || allows(caller, scope);
+
+export function requireScope(caller: Caller, scope: Scope, what: string): void {
+  if (allows(caller, scope)) return;
+  const why =
+    caller.kind === 'session' ? 'a token bound to a session may only call tools' : `token "${caller.name}" has ${caller.scopes.join(', ')}`;
+  throw new InterlaneError('MISSING_SCOPE', `${what} needs ${scope}; ${why}`, {
+    details: { missingScope: scope, requiredScopes: [scope] },
+  });
+}
+
+/** A caller neither gives nor takes away a token above its own level. */
+export function requireLevel(own: Level, wanted: Level, what: string): void {
+  if (mayFlow(wanted, own)) return;
+  throw new InterlaneError('MISSING_SCOPE', `${what} reads ${wanted}, above the ${own} of this token; use a token of that level`);
+}
+
+/** A caller as a viewer of sessions. */
+export const viewerOf = ({ kind, level, sessionKey }: Caller): Viewer =>
+  kind === 'session' ? { as: 'visitor', sessionKey: sessionKey ?? '' } : { as: 'operator', level };
