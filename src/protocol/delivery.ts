@@ -1,4 +1,4 @@
-// A delivery as an operator sees it: one message on its way out, and what is known of it.
+// A delivery as an operator sees it: one outbound message and its state.
 export type DeliveryState = 'pending' | 'sending' | 'sent' | 'failed' | 'unknown' | 'dead';
 
 export interface DeliveryView {

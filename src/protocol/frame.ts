@@ -1,11 +1,11 @@
-// The frames of the websocket: one JSON object each, protocol version 4. Requests are checked; what we send is only typed.
+// The frames of the websocket: one JSON object each, protocol version 4. Requests are validated; what we send is only typed.
 import { z } from 'zod';
 
 export const protocolVersion = 4;
 
-/** Bytes of one frame before a client has said who it is, and after. */
+/** Bytes of one frame before a client has identified itself, and after. */
 export const frameLimits = { before: 64 * 1024, after: 25 * 1024 * 1024 } as const;
-/** Bytes that may wait in a socket before its reader is read for from the store. */
+/** Bytes that may wait in a socket; a reader that is further behind gets its events from the store. */
 export const bufferLimit = 4 * 1024 * 1024;
 export const tickIntervalMs = 30_000;
 
@@ -24,7 +24,7 @@ export const RequestFrame = z.strictObject({
 
 const short = z.string().max(1024);
 
-/** What a client says of itself. Only `auth` counts for what it may do: scopes and role are asked for, never taken. */
+/** What a client says of itself. Its rights come from `auth` alone; it may ask for scopes and a role, but gets none by asking. */
 export const ConnectParams = z.strictObject({
   minProtocol: z.int().min(1),
   maxProtocol: z.int().min(1),

@@ -1,4 +1,4 @@
-// Every HTTP route: the pages of the port, and the operations that are also callable over HTTP. Handlers and the OpenAPI document are made from it.
+// Every HTTP route: the pages of the port, and the routes of operations.
 import { z } from 'zod';
 import { operations } from './operations/all.ts';
 import { HistoryPage } from './operations/chat.ts';

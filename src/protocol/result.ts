@@ -37,10 +37,10 @@ export const WireSession = z.object({
   updatedAt: z.int(),
   createdAt: z.int(),
   isMain: z.literal(true).exactOptional(),
-  /** Who takes its turns, where it is not its agent: somebody outside, who is there or not. */
+  /** Set where a guest takes its turns instead of its agent; `online` says whether the guest is there. */
   runtime: z.literal('guest').exactOptional(),
   online: z.boolean().exactOptional(),
-  /** What an operator lets it see, instead of `tools.sessions.visibility`. */
+  /** The visibility that an operator granted, instead of `tools.sessions.visibility`. */
   see: Visibility.exactOptional(),
   archived: z.literal(true).exactOptional(),
   label: z.string().exactOptional(),
@@ -55,7 +55,7 @@ export const WireSession = z.object({
   /** The model's window. */
   contextTokens: z.int().exactOptional(),
   usage: UsageView.exactOptional(),
-  /** What answers: set on the session by a user, or chosen by the config and what was found. */
+  /** The model that answers: set by a user, or chosen by the config and the models that were found. */
   model: z.string().exactOptional(),
   modelSource: z.enum(['user', 'auto']).exactOptional(),
   thinkingLevel: z.string().exactOptional(),
@@ -72,7 +72,7 @@ export const WireSession = z.object({
   lastChannel: z.string().exactOptional(),
   lastTo: z.string().exactOptional(),
   deliveryContext: DeliveryContext.exactOptional(),
-  /** The file its transcript was written to, if it was. */
+  /** The file of its transcript, if it was written to one. */
   transcriptPath: z.string().exactOptional(),
   taint: z.string().exactOptional(),
   lastMessagePreview: z.string().exactOptional(),
@@ -123,7 +123,7 @@ export type TokenView = z.infer<typeof TokenView>;
 /** A retry of the same request finds its run: under way, or ended. */
 export const Started = z.object({ runId: z.string(), sessionKey: z.string(), status: z.enum(['started', 'in_flight', 'ok', 'error']) });
 
-/** `state` says what the run is doing; with the status `timeout` it goes on. */
+/** With the status `timeout` the wait is over, and the run goes on; `state` is its own state. */
 export const WaitAnswer = z.object({
   runId: z.string(),
   status: z.enum(['ok', 'error', 'timeout']),

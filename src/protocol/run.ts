@@ -11,7 +11,7 @@ export type RunClass = (typeof runClasses)[number];
 export const queueModes = ['followup', 'collect', 'steer', 'interrupt'] as const;
 export type QueueMode = (typeof queueModes)[number];
 
-/** What real models read, said and cost. */
+/** What real models read, wrote and cost. */
 export const UsageView = z.object({
   inputTokens: z.int(),
   outputTokens: z.int(),

@@ -14,7 +14,7 @@ export const SessionFacts = z.strictObject({
   key: z.string().min(1).max(131_072),
   /** Store key of the session that spawned this one. */
   spawnedBy: z.string().min(1).optional(),
-  /** How many spawns lie between this session and one that nobody spawned. */
+  /** How many spawns lie between this session and one that was not spawned. */
   depth: z.int().min(0).optional(),
   taint: Level.default('PUBLIC'),
   /** The level from which this session's existence may be known; at least its taint counts as well. */
@@ -22,7 +22,7 @@ export const SessionFacts = z.strictObject({
   channel: z.string().min(1).optional(),
   chatType: ChatTypeWord.optional(),
   sendPolicy: z.enum(['allow', 'deny']).optional(),
-  /** What an operator lets this session see, instead of `tools.sessions.visibility`. */
+  /** The visibility that an operator granted, instead of `tools.sessions.visibility`. */
   see: Visibility.optional(),
   deliveryContext: DeliveryContext.optional(),
 });

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { Level } from './labels.ts';
 
-/** Where an input came from. Written by the gateway from what it knows, never from text. */
+/** Where an input came from. The gateway writes it from its own knowledge, never from text. */
 export const Provenance = z.strictObject({
   kind: z.enum(['user', 'inter_session', 'announce', 'task', 'hook', 'system']),
   /** Key of the session an inter-session message came from. */
@@ -18,7 +18,7 @@ export const Block = z.union([
 ]);
 export type Block = z.infer<typeof Block>;
 
-/** Why a model's words end before their end: the length it may have, or its provider's filter. */
+/** Why a model's text is incomplete: the length limit, or the provider's filter. */
 export const Cut = z.enum(['length', 'filter']);
 export type Cut = z.infer<typeof Cut>;
 
@@ -31,7 +31,7 @@ export const TranscriptMessage = z.strictObject({
   toolCallId: z.string().optional(),
   toolName: z.string().optional(),
   isError: z.boolean().optional(),
-  /** What was kept of a turn that was stopped. */
+  /** Set on the text that was kept of a stopped turn. */
   aborted: z.literal(true).optional(),
   cut: Cut.optional(),
   runId: z.string().optional(),

@@ -23,7 +23,7 @@ export type SessionsChanged =
   | (Followed & OfMessage & { phase: 'message'; session?: WireSession })
   | (Followed & { phase: 'end'; runId: string; state: string; error?: string; session?: WireSession })
   | (Followed & { phase?: never; reason: 'create' | 'patch' | 'reset' | 'archive' | 'delete'; session?: WireSession })
-  /** What was missed is no longer kept: look at the sessions anew. */
+  /** The missed events are no longer kept: read the sessions again. */
   | { phase?: never; cursor?: never; sessionKey?: string; reason: 'resync'; ts: number };
 
 interface OfRun {
@@ -35,7 +35,7 @@ interface OfRun {
 
 /** A run as it happens; nothing of it is kept. */
 export type ChatEvent = OfRun &
-  /** With `replace`, what was said of this step so far is void. */
+  /** With `replace`, the text of this step so far is void. */
   (
     | { state: 'delta'; deltaText: string; replace?: true }
     | { state: 'final' | 'aborted'; message?: WireMessage }

@@ -1,4 +1,4 @@
-// A presented secret → who calls, or nobody. Identity and rights come from here and from nowhere else (I7).
+// A presented secret → the caller, if there is one. Identity and rights come from here and from nowhere else (I7).
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { levelName, levelRank } from '../levels.ts';
 import type { EngineCommand } from '../engine/feed.ts';
@@ -22,7 +22,7 @@ export interface AuthParts {
 const tokenText = /^il_([0-9a-f]{16})_[\w-]{43}$/;
 const signInMs = 10 * 60_000;
 const browserMs = 30 * 86_400_000;
-/** How often `last used` is written at most. */
+/** `last used` is written at most this often. */
 const usedEveryMs = 60_000;
 const failuresAllowed = 10;
 const failureWindowMs = 60_000;
@@ -35,7 +35,7 @@ export class Auth {
   /** Never stored: the token of this machine's own user, and one given in the environment. */
   private readonly fixed: { hash: Buffer; caller: Caller }[] = [];
   private signIn: { hash: Buffer; until: number; level: Level; tokenId: string | undefined } | undefined;
-  /** Tokens that ended while this process lives, for whoever was being checked at that moment. */
+  /** Tokens that ended while this process lives: a check that began before may have passed. */
   private readonly over = new Set<string>();
   private readonly ended = new Set<(tokenId: string) => void>();
   private readonly failures = new Map<string, { count: number; until: number }>();
@@ -44,7 +44,7 @@ export class Auth {
     this.parts = parts;
   }
 
-  /** At the first start there is nobody yet: an admin token is made, and its secret is only ever in this answer. */
+  /** Makes an admin token at the first start and returns its secret, which is kept nowhere else. */
   async start(): Promise<string | undefined> {
     const { store, now } = this.parts;
     await store.write(dropExpired, { now: now() });
@@ -80,7 +80,7 @@ export class Auth {
     return this.over.has(caller.tokenId);
   }
 
-  /** After a wrong secret: whether this address has given too many lately. A right one is never asked about this. */
+  /** Counts a wrong secret of an address and says whether it gave too many lately. A right secret is never refused for this. */
   failed(address: string): 'wrong' | 'too many' {
     const now = this.parts.now();
     if (this.failures.size >= mostAddresses) {
@@ -120,7 +120,7 @@ export class Auth {
     return { token, view: viewOf(row) };
   }
 
-  /** A new secret under the same name; whoever came with the old one is gone. */
+  /** Puts a new secret under the same name and ends the connections that came with the old one. */
   async rotate(name: string, by: Level): Promise<{ token: string; view: TokenView }> {
     const { id, token, hash } = this.make();
     const { old, row } = await this.parts.store.write(rotate, { name, id, hash, by, now: this.parts.now() });
@@ -142,13 +142,13 @@ export class Auth {
     return this.parts.store.read(isNamed, { name });
   }
 
-  /** Hears which tokens have ended, to end what came with them. Returns the undo. */
+  /** Calls the listener with each token that ends. Returns the undo. */
   onEnd(listener: (tokenId: string) => void): () => void {
     this.ended.add(listener);
     return () => void this.ended.delete(listener);
   }
 
-  /** A code that signs one browser in, once, up to a level. A newer one takes its place; it ends with the token that asked for it. */
+  /** Makes a code that signs one browser in, once, up to a level. A newer code replaces it, and it ends with the token that asked for it. */
   signInCode(level: Level = 'RESTRICTED', tokenId?: string): { code: string; expiresAt: number } {
     const code = this.parts.secret(24);
     this.signIn = { hash: digest(code), until: this.parts.now() + signInMs, level, tokenId };

@@ -1,4 +1,4 @@
-// The body of a request → the JSON it holds, read closed by a schema, and never more than fits.
+// The body of a request, up to a limit → its JSON, read closed by a schema.
 import type { z } from 'zod';
 import { InterlaneError } from '../errors.ts';
 import { largestBody } from '../protocol/http.ts';
@@ -20,7 +20,7 @@ async function bytesOf(request: Request): Promise<Uint8Array> {
   return Buffer.concat(chunks);
 }
 
-/** Nothing at all is nothing given, which some schemas have a default for. */
+/** An empty body is undefined, for which some schemas have a default. */
 function parsed(bytes: Uint8Array): unknown {
   if (bytes.byteLength === 0) return undefined;
   try {

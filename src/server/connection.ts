@@ -1,4 +1,4 @@
-// One websocket: handshake → requests and events of protocol version 4. Nothing is served before the client has said who it is.
+// One websocket: handshake → requests and events of protocol version 4. It serves nothing before the client has identified itself.
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { WebSocket } from 'ws';
@@ -21,32 +21,38 @@ export interface ConnectionParts {
   live: LiveRuns;
   now(): number;
   newId(): string;
-  /** Whether what is asked for can be done now. */
+  /** Whether the gateway can serve requests now. */
   well(): boolean;
   after(ms: number, work: () => void): () => void;
   hello(): HelloFacts;
-  /** What failed inside, for the operator; never for the client. */
+  /** Reports an internal failure to the operator; the client never sees it. */
   report(what: string, error: unknown): void;
 }
 
 const handshakeMs = 15_000;
 const slowReaderMs = 30_000;
-/** Bytes of frames that wait for the end of the turn, to leave together. */
+/** Frames up to this many bytes wait for the end of the event loop's turn, to leave together. */
 const togetherBytes = 64 * 1024;
 const mostRequests = 256;
 /** Close codes: a policy refusal, too much, the service restarts. */
 export const closing = { refused: 1008, protocol: 1002, restart: 1012 } as const;
 
+/** Learns when a client has identified itself, and when the connection is over. */
+interface ConnectionOwner {
+  identified(): void;
+  closed(): void;
+}
+
 export class Connection {
   caller: Caller | undefined;
   private readonly ws: WebSocket;
-  /** Below the websocket. */
+  /** The TCP socket below the websocket. */
   private readonly socket: Duplex;
   private readonly request: IncomingMessage;
   private readonly parts: ConnectionParts;
-  private readonly told: { known(): void; gone(): void };
+  private readonly owner: ConnectionOwner;
   private readonly controller = new AbortController();
-  /** There from the welcome on. */
+  /** Set by the welcome. */
   private subscriptions: ConnectionSubscriptions | undefined;
   private undoWatch = () => {};
   private cancelHandshake = () => {};
@@ -62,17 +68,17 @@ export class Connection {
   private drained: { promise: Promise<void>; resolve: () => void; cancel: () => void } | undefined;
   private gathering = false;
 
-  constructor(ws: WebSocket, socket: Duplex, request: IncomingMessage, parts: ConnectionParts, told: { known(): void; gone(): void }) {
+  constructor(ws: WebSocket, socket: Duplex, request: IncomingMessage, parts: ConnectionParts, owner: ConnectionOwner) {
     this.ws = ws;
     this.socket = socket;
     this.request = request;
     this.parts = parts;
-    this.told = told;
+    this.owner = owner;
   }
 
   start(): void {
     const { ws, parts } = this;
-    ws.on('message', (data: Buffer) => this.heard(data));
+    ws.on('message', (data: Buffer) => this.receive(data));
     ws.on('pong', () => (this.alive = true));
     ws.on('close', () => this.gone());
     // A frame that breaks the protocol closes the socket; `ws` has sent the code already.
@@ -81,7 +87,7 @@ export class Connection {
     void this.event('connect.challenge', JSON.stringify({ nonce: parts.newId(), ts: parts.now() }));
   }
 
-  /** Text of an event's payload. The promise is there when the reader is slow, and resolves when it has caught up. */
+  /** Sends an event with this JSON as its payload. Returns a promise only if the reader is slow; it resolves when the reader has caught up. */
   event(name: EventName, payload: string): Promise<void> | void {
     const { ws } = this;
     if (ws.readyState !== WebSocket.OPEN) return;
@@ -89,7 +95,7 @@ export class Connection {
     return this.send(`{"type":"event","event":"${name}"${seq},"payload":${payload}}`);
   }
 
-  /** For those who have said who they are. */
+  /** Sends an event only to a client that has identified itself. */
   news(name: EventName, payload: string): Promise<void> | void {
     if (this.caller) return this.event(name, payload);
   }
@@ -102,11 +108,11 @@ export class Connection {
     void this.event('tick', payload);
   }
 
-  /** From here on nothing is heard, served or followed, however long the other side takes to close. */
+  /** Stops reading, serving and following at once, however long the other side takes to close. */
   close(code: number, reason: string): void {
     this.closing = true;
     this.ws.close(code, closeReason(reason));
-    this.letGo();
+    this.release();
   }
 
   /** Rejects new requests, but lets a caller that rotated its own token receive the reply with the new secret. */
@@ -119,20 +125,20 @@ export class Connection {
     this.ws.terminate();
   }
 
-  /** A call of the system costs more than a frame: what a turn of the event loop has for this reader leaves at its end, in one. */
+  /** A system call costs more than a frame, so all frames of one turn of the event loop leave together at its end. */
   private send(text: string): Promise<void> | void {
     if (!this.gathering) {
       this.gathering = true;
       this.socket.cork();
-      process.nextTick(this.letLeave);
+      process.nextTick(this.flush);
     }
     this.ws.send(text, this.sent);
     const waiting = this.ws.bufferedAmount;
-    if (waiting > togetherBytes) this.letLeave();
+    if (waiting > togetherBytes) this.flush();
     if (waiting > bufferLimit) return this.slow();
   }
 
-  private readonly letLeave = () => {
+  private readonly flush = () => {
     if (!this.gathering) return;
     this.gathering = false;
     this.socket.uncork();
@@ -145,7 +151,7 @@ export class Connection {
     this.drained = undefined;
   };
 
-  /** What cannot be sent stays in the store; who does not read for long is let go and comes back with its cursor. */
+  /** Unsent events stay in the store. A client that does not read for long is disconnected and comes back with its cursor. */
   private slow(): Promise<void> {
     if (!this.drained) {
       const { promise, resolve } = Promise.withResolvers<void>();
@@ -155,13 +161,13 @@ export class Connection {
       });
       this.drained = { promise, resolve, cancel };
     }
-    // Live events are not in the store, so there is a limit to what is kept of them.
+    // Live events are not in the store, so the buffer for them has a limit.
     if (this.ws.bufferedAmount > mostBuffered) this.terminate();
     return this.drained.promise;
   }
 
-  /** What was asked for on this connection ends with it. */
-  private letGo(): void {
+  /** Ends everything that this connection asked for. */
+  private release(): void {
     this.controller.abort(new InterlaneError('UNAVAILABLE', 'connection is gone'));
     this.cancelHandshake();
     this.cancelExpiry();
@@ -170,16 +176,16 @@ export class Connection {
   }
 
   private gone(): void {
-    this.letGo();
+    this.release();
     this.drained?.cancel();
     this.drained?.resolve();
     this.drained = undefined;
-    if (this.stranger) this.told.known();
+    if (this.stranger) this.owner.identified();
     this.stranger = false;
-    this.told.gone();
+    this.owner.closed();
   }
 
-  private heard(data: Buffer): void {
+  private receive(data: Buffer): void {
     // `ws` hands over frames until the other side has closed too.
     if (this.closing) return;
     let frame: unknown;
@@ -262,7 +268,7 @@ export class Connection {
     this.cancelHandshake();
     this.caller = caller;
     this.stranger = false;
-    this.told.known();
+    this.owner.identified();
     const isScoped = caps.includes('session-scoped-events');
     allowLargeFrames(ws);
     this.watchExpiry(caller.expiresAt);
@@ -287,7 +293,7 @@ export class Connection {
     });
   }
 
-  /** A timer may go off early: what is far away is looked at again. */
+  /** A timer for a far time may fire early, so it checks the clock again. */
   private watchExpiry(at: number | undefined): void {
     if (at === undefined) return;
     this.cancelExpiry = this.parts.after(at - this.parts.now(), () => {
@@ -312,14 +318,14 @@ export class Connection {
 const mostBuffered = frameLimits.after + 4 * bufferLimit;
 const tokenEnded = 'token ended';
 
-/** A close frame has room for so many bytes; what does not fit is left out. */
+/** Cuts the text to what fits into a close frame. */
 function closeReason(text: string): string {
   let reason = text.slice(0, 120);
   while (Buffer.byteLength(reason) > 120) reason = reason.slice(0, -1);
   return reason;
 }
 
-/** `ws` has one limit for the life of a socket, and ours rises when the client has said who it is. Relies on a private field of `ws`; a test covers it. */
+/** `ws` has one limit for the life of a socket, and ours rises with the welcome. Relies on a private field of `ws`; a test covers it. */
 function allowLargeFrames(ws: WebSocket): void {
   const { _receiver: receiver } = ws as unknown as { _receiver?: { _maxPayload: number } };
   // oxlint-disable-next-line no-underscore-dangle

@@ -1,4 +1,4 @@
-// The door for clients, wired by hand: who may, what they may, websocket, HTTP and MCP on one port.
+// Everything that clients connect to, wired by hand: tokens, operations, websocket, HTTP and MCP on one port.
 import type { Clock } from '../clock.ts';
 import type { Sessions } from '../sessions/sessions.ts';
 import type { Surroundings } from '../sessions/describe.ts';
@@ -40,7 +40,7 @@ export interface Listen {
   /** A secret to accept as an admin's, for containers and tests. */
   token?: string | undefined;
   version: string;
-  /** Told to the commands of this machine's user. */
+  /** Written to the file that the commands of this machine's user read. */
   configFile?: string | undefined;
   /** What clients may call; all operations, unless it is given. */
   operations?: Operations | undefined;
@@ -49,7 +49,7 @@ export interface Listen {
 export interface Door {
   url: string;
   port: number;
-  /** The admin's secret, at the very first start; it is shown now or never. */
+  /** The admin's secret, at the very first start; it cannot be shown later. */
   adminToken: string | undefined;
   signInUrl: string;
 }
@@ -96,7 +96,7 @@ export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door &
     );
   if (listen.token) {
     const stored = await auth.check(listen.token);
-    // Who put the token of a session or a program there did not mean to make it an admin's.
+    // A session's or a program's token in INTERLANE_TOKEN must not become an admin's.
     if (stored && !allows(stored, 'operator.admin'))
       throw new InterlaneError('USAGE', `INTERLANE_TOKEN is the token "${stored.name}" of this gateway and not an admin's; unset it`);
     if (!stored) auth.accept('environment', listen.token);
@@ -188,10 +188,10 @@ export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door &
     throw thrown;
   });
   ({ url } = server);
-  // Made only now: a start that fails at the port must not use up the one time that the secret is shown.
+  // Made only now: a start that fails at the port must not use up the only time that the secret is shown.
   const adminToken = await auth.start();
   live.start();
-  // This machine's own user needs no setup: the address and a secret that lives as long as this process.
+  // The commands of this machine's own user need no setup: they read the address and a secret that lives as long as this process.
   const secret = parts.secret(32);
   auth.accept('cli', secret);
   const forget = writeCliFile(stateDir, { url, token: secret, pid: process.pid, config: listen.configFile });

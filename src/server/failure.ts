@@ -1,4 +1,4 @@
-// Anything thrown → what a client is told, at each door. What is not ours to explain is "internal", without a word of the cause.
+// Anything thrown → the error that a client gets, at each door. An unknown error becomes INTERNAL and hides its cause.
 import { errorTable, InterlaneError, isRetryable, type ErrorCode } from '../errors.ts';
 import type { ErrorShape } from '../protocol/frame.ts';
 
@@ -23,7 +23,7 @@ export function httpFailure(thrown: unknown): { status: HttpStatus; body: object
   };
 }
 
-/** The word for a status, in the peers' language. */
+/** The peers' word for a status. */
 export const failureType = (status: HttpStatus) => types[status];
 
 const types: Record<HttpStatus, string> = {

@@ -1,4 +1,4 @@
-// The HTTP door: method → who calls → what is asked. Probes, sign-in, and the route table for whoever would rather ask than stay connected.
+// HTTP: method → caller → right → handler of the route. Probes, sign-in, and the operations that have routes.
 import { Hono, type Context } from 'hono';
 import { secureHeaders } from 'hono/secure-headers';
 import { InterlaneError } from '../errors.ts';
@@ -9,14 +9,14 @@ import { requireScope, type Caller } from './rights.ts';
 import { readBody } from './body.ts';
 import { httpFailure } from './failure.ts';
 import { readQuery } from './query.ts';
-import type { Ask, Handlers } from './routes.ts';
+import type { HttpCall, Handlers } from './routes.ts';
 
 export interface HttpParts {
   auth: Auth;
-  /** Those that are served: all, or some of them. */
+  /** The routes to serve: all, or some of them. */
   routes: Readonly<Record<string, Route>>;
   handlers: Handlers;
-  /** What failed inside, for the operator; never for the client. */
+  /** Reports an internal failure to the operator; the client never sees it. */
   report(what: string, error: unknown): void;
   ready(): boolean;
 }
@@ -29,11 +29,11 @@ export interface Remote {
 }
 
 type Env = { Bindings: Remote };
-type Asked = Context<Env>;
+type HttpContext = Context<Env>;
 
 export interface Http {
   fetch(request: Request, remote: Remote): Response | Promise<Response>;
-  /** Who waits gets the answer that there is now; nothing is begun any more. */
+  /** Answers waiting requests with the present state, and begins nothing new. */
   close(): void;
 }
 
@@ -48,7 +48,7 @@ export function createHttp(parts: HttpParts): Http {
   });
   app.notFound((c) => failed(c, new InterlaneError('ROUTE_NOT_FOUND', 'there is nothing here')));
 
-  const pages: Record<Exclude<RouteName, keyof Handlers>, (c: Asked) => Response | Promise<Response>> = {
+  const pages: Record<Exclude<RouteName, keyof Handlers>, (c: HttpContext) => Response | Promise<Response>> = {
     'GET /': async (c) => {
       const secret = secretOf(c);
       const caller = await auth.check(secret);
@@ -60,7 +60,7 @@ export function createHttp(parts: HttpParts): Http {
     'GET /healthz': (c) => c.text('ok'),
     'GET /readyz': (c) => (parts.ready() ? c.text('ready') : c.text('not ready', 503)),
     'GET /signin': async (c) => {
-      // Whoever only looks (a preview, a scanner) does not use the link up.
+      // A preview or a scanner must not use the link up.
       if (c.req.method === 'HEAD') return c.body(null, 200);
       const signed = await auth.redeem(c.req.query('code') ?? '');
       if (!signed)
@@ -73,19 +73,19 @@ export function createHttp(parts: HttpParts): Http {
     },
   };
 
-  const serve = async (c: Asked, name: keyof Handlers, written: string): Promise<Response> => {
+  const serve = async (c: HttpContext, name: keyof Handlers, written: string): Promise<Response> => {
     const { scope } = routes[name]!;
     const caller = await identify(c, auth);
     if (caller instanceof Response) return caller;
     if (scope !== 'session' && scope !== 'none') requireScope(caller, scope, name);
     const { raw } = c.req;
-    // A token that ends takes along what was asked with it.
+    // The request ends with its token.
     const over = new AbortController();
     const undo = auth.onEnd((tokenId) => {
       if (tokenId === caller.tokenId) over.abort(ended);
     });
     const signal = AbortSignal.any([raw.signal, stopping.signal, over.signal]);
-    const ask: Ask = {
+    const call: HttpCall = {
       caller,
       method: raw.method,
       headers: raw.headers,
@@ -96,7 +96,7 @@ export function createHttp(parts: HttpParts): Http {
       body: (schema) => readBody(schema, raw),
     };
     try {
-      const response = await parts.handlers[name](ask);
+      const response = await parts.handlers[name](call);
       if (auth.isOver(caller)) throw ended;
       return response;
     } finally {
@@ -129,18 +129,18 @@ export function createHttp(parts: HttpParts): Http {
   };
 }
 
-function failed(c: Asked, thrown: unknown): Response {
+function failed(c: HttpContext, thrown: unknown): Response {
   const { status, body } = httpFailure(thrown);
   return c.json(body, status);
 }
 
 /** A bearer token counts before a cookie, also when it is wrong. */
-function secretOf(c: Asked): string | undefined {
+function secretOf(c: HttpContext): string | undefined {
   const authorization = c.req.header('authorization');
   return authorization === undefined ? cookieOf(c.req.header('cookie')) : bearerOf(authorization);
 }
 
-async function identify(c: Asked, auth: Auth): Promise<Caller | Response> {
+async function identify(c: HttpContext, auth: Auth): Promise<Caller | Response> {
   const secret = secretOf(c);
   const caller = await auth.check(secret);
   const refused = (message: string) =>
@@ -149,27 +149,27 @@ async function identify(c: Asked, auth: Auth): Promise<Caller | Response> {
     if (secret !== undefined && auth.failed(c.env.remoteAddress) === 'too many') return tooMany(c);
     return refused('Unauthorized');
   }
-  // The cookie is sent by the browser, not by the page: what acts must come from a page of ours, and a browser says so. The port has
-  // refused every other origin already.
+  // A browser sends the cookie whichever page asks, so a request that acts must have an Origin. The port has already refused every
+  // origin but ours.
   const acts = c.req.method !== 'GET' && c.req.method !== 'HEAD';
   if (acts && c.req.header('authorization') === undefined && c.req.header('origin') === undefined)
     return refused('Unauthorized: a cookie acts only with an Origin header; use a bearer token');
   return caller;
 }
 
-function tooMany(c: Asked): Response {
+function tooMany(c: HttpContext): Response {
   const message = 'Too many wrong tokens from this address; wait a minute';
   return c.json({ ok: false, error: { message, type: 'rate_limited', code: 'AUTH_RATE_LIMITED' } }, 429, { 'retry-after': '60' });
 }
 
 const ended = new InterlaneError('UNAUTHORIZED', 'token ended while this was under way');
 
-function placed(c: Asked, place: RegExp): string {
+function placed(c: HttpContext, place: RegExp): string {
   return place.exec(new URL(c.req.url).pathname)?.[1] ?? '';
 }
 
-/** Encoded as it should be; or only what a client encodes by itself, which leaves percent signs alone; or not at all. */
-function readings(written: string): Ask['named'] {
+/** How the part may be meant: encoded; encoded by a client that leaves percent signs alone; or not encoded. */
+function readings(written: string): HttpCall['named'] {
   try {
     const decoded = decodeURIComponent(written);
     const others = new Set([decodeURIComponent(written.replaceAll('%25', '%2525')), written]);

@@ -1,4 +1,4 @@
-// The MCP door: bearer token → the session it is bound to → that session's tools. Nothing is kept between requests.
+// MCP over HTTP: bearer token → the session it is bound to → that session's tools. Nothing is kept between requests.
 import { createHash } from 'node:crypto';
 import type { McpServer } from '@modelcontextprotocol/server';
 import { InterlaneError } from '../errors.ts';
@@ -25,7 +25,7 @@ export interface McpParts {
   invoker: Invoker;
   /** Whether a session takes its own turns. */
   isGuest(session: SessionRow): boolean;
-  /** What failed inside, for the operator; never for the client. */
+  /** Reports an internal failure to the operator; the client never sees it. */
   report(what: string, error: unknown): void;
   /** For tests: more than our own tools, on the same stack. */
   extend?: ((server: McpServer) => void) | undefined;
@@ -73,7 +73,7 @@ export function createMcpDoor(parts: McpParts): McpDoor {
     gone.add(tokenId);
     void end(open.get(tokenId) ?? [], revoked());
   });
-  // The protocol is large, and not everyone speaks it: loaded with the first who does.
+  // The library is large, so it is loaded with the first request that needs it.
   const load = async () => {
     const { faceOf, mcpHandler } = await import('../mcp/server.ts');
     return { faceOf, handler: mcpHandler(parts.version, parts.extend ?? (() => {})) };

@@ -1,4 +1,4 @@
-// The route table and the tools → an OpenAPI 3.1 document. Nothing is declared here a second time.
+// The routes and the tools → an OpenAPI 3.1 document. It declares nothing of its own.
 import { z } from 'zod';
 import { Failure, named, type Route } from '../protocol/http.ts';
 import type { Tool } from '../tools/define.ts';
@@ -91,10 +91,10 @@ function namedSchemas(): Json {
   return Object.fromEntries(Object.entries(schemas).map(([id, schema]) => [id, plain(schema)]));
 }
 
-/** Answers may gain fields; whoever checks them by this document must not break then. */
+/** Answers may gain fields, and a client that validates them by this document must not break then. */
 const opened = ({ jsonSchema }: { jsonSchema: Json }) => void delete jsonSchema['additionalProperties'];
 
-/** What our own tools note about an argument is no word of JSON Schema. */
+/** Removes the notes of our own tools, which are no words of JSON Schema. */
 const unmarked = ({ jsonSchema }: { jsonSchema: Json }) => {
   delete jsonSchema['hidden'];
   delete jsonSchema['needed'];

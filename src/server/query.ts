@@ -6,7 +6,7 @@ export function readQuery<S extends z.ZodObject>(schema: S, query: URLSearchPara
   const { shape } = schema as { shape: Record<string, z.ZodType> };
   const given = [...new Set(query.keys())].map((name) => {
     const texts = query.getAll(name);
-    // A field that is not known, or given twice where one is meant, stays as it is and is refused by the schema.
+    // The schema refuses an unknown field, and one that is given twice where it may be once.
     return [name, Object.hasOwn(shape, name) ? meaning(typesOf(shape[name]!), texts) : texts] as const;
   });
   return readParams(schema, Object.fromEntries(given), 'invalid query');

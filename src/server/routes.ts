@@ -19,39 +19,39 @@ export interface RoutesParts {
   history: History;
   streams: Streams;
   metrics: Metrics;
-  /** What the document describes. */
+  /** The routes that the document describes. */
   table: Readonly<Record<string, Route>>;
-  /** Our own; the document has them one by one. */
+  /** Our own tools, which the document has one by one. */
   tools: readonly Tool[];
   invoker: Invoker;
   version: string;
   newId(): string;
 }
 
-/** One request of a caller who is known and may. */
-export interface Ask {
+/** One request, of a caller who has the right of its route. */
+export interface HttpCall {
   caller: Caller;
   method: string;
   headers: Headers;
-  /** What stands in the path where the table has a name: decoded, and the other ways it may be meant. */
+  /** The part of the path that has a name in the table: decoded, and the other ways it may be meant. */
   named: { decoded: string; others: string[] };
   wire: Wire;
-  /** Whether the secret it came with is still good. */
+  /** Whether its token is still valid. */
   valid(): Promise<boolean>;
   query<S extends z.ZodObject>(schema: S): z.output<S>;
   body<S extends z.ZodType>(schema: S): Promise<z.output<S>>;
 }
 
-/** Those that need to know who calls; the others are in http.ts. */
+/** Routes that need a caller; http.ts has the others. */
 type ClosedRoute = { [R in RouteName]: (typeof routes)[R]['scope'] extends 'none' ? never : R }[RouteName];
-export type Handlers = Record<ClosedRoute, (ask: Ask) => Promise<Response>>;
+export type Handlers = Record<ClosedRoute, (http: HttpCall) => Promise<Response>>;
 
 export function createRoutes(parts: RoutesParts): Handlers {
   const { dispatch, history, streams, invoker } = parts;
-  const callOf = ({ caller, wire }: Ask) => ({ caller, signal: wire.signal });
+  const callOf = ({ caller, wire }: HttpCall) => ({ caller, signal: wire.signal });
 
-  /** A key may hold percent signs of its own; who put it into a path as it is means it as it is. */
-  const sessionOf = async ({ caller, named }: Ask) => {
+  /** A key may contain percent signs, and some clients put it into a path without encoding them. */
+  const sessionOf = async ({ caller, named }: HttpCall) => {
     try {
       return await history.find(viewerOf(caller), named.decoded);
     } catch (thrown) {
@@ -64,7 +64,7 @@ export function createRoutes(parts: RoutesParts): Handlers {
     }
   };
 
-  const invoke = async (ask: Ask, wish: z.output<(typeof routes)['POST /tools/invoke']['body']>): Promise<Response> => {
+  const invoke = async (http: HttpCall, wish: z.output<(typeof routes)['POST /tools/invoke']['body']>): Promise<Response> => {
     const { tool, args, sessionKey, idempotencyKey } = wish;
     if (!invoker.knows(tool)) {
       const [near] = nearest(tool, invoker.names());
@@ -72,8 +72,8 @@ export function createRoutes(parts: RoutesParts): Handlers {
     }
     const { ok, result } = await dispatch.do(
       'tools.invoke',
-      { tool, args, sessionKey, idempotencyKey: keyOf(ask, idempotencyKey) },
-      callOf(ask),
+      { tool, args, sessionKey, idempotencyKey: keyOf(http, idempotencyKey) },
+      callOf(http),
     );
     if (ok) return json({ ok: true, result } satisfies ToolAnswer);
     const { code = 'TOOL_FAILED', error = 'tool failed' } = (result ?? {}) as { code?: string; error?: string };
@@ -94,55 +94,55 @@ export function createRoutes(parts: RoutesParts): Handlers {
       return new Response(body, { headers: { 'content-type': type } });
     },
 
-    'GET /sessions': async (ask) => json(await dispatch.do('sessions.list', ask.query(routes['GET /sessions'].query), callOf(ask))),
-    'GET /sessions/{key}/history': async (ask) => {
-      const { caller, headers } = ask;
-      const session = await sessionOf(ask);
-      const { follow, ...wish } = ask.query(routes['GET /sessions/{key}/history'].query);
+    'GET /sessions': async (http) => json(await dispatch.do('sessions.list', http.query(routes['GET /sessions'].query), callOf(http))),
+    'GET /sessions/{key}/history': async (http) => {
+      const { caller, headers } = http;
+      const session = await sessionOf(http);
+      const { follow, ...wish } = http.query(routes['GET /sessions/{key}/history'].query);
       const follows = follow ?? headers.get('accept')?.includes('text/event-stream') ?? false;
-      // Nobody would ever read the stream of a HEAD.
-      if (!follows || ask.method === 'HEAD')
+      // A HEAD has no body, so it gets no stream.
+      if (!follows || http.method === 'HEAD')
         return new Response(await history.page(viewerOf(caller), session, wish), { headers: { 'content-type': 'application/json' } });
       if (wish.cursor !== undefined)
         throw new InterlaneError('INVALID_REQUEST', 'cursor leads to older messages and follow to newer ones; ask for one of them');
-      const stream = streams.start(caller, ask.wire);
-      // From here on the stream ends with its token; one that ended a moment before is noticed now.
-      if (await ask.valid()) history.follow(viewerOf(caller), session.key, wish, headers.get('last-event-id') || undefined, stream);
+      const stream = streams.start(caller, http.wire);
+      // The stream ends with its token from here on; a token that ended a moment before fails this check.
+      if (await http.valid()) history.follow(viewerOf(caller), session.key, wish, headers.get('last-event-id') || undefined, stream);
       else stream.end();
       return new Response(stream.body, {
         headers: { 'content-type': 'text/event-stream; charset=utf-8', 'x-accel-buffering': 'no', connection: 'close' },
       });
     },
-    'POST /sessions/{key}/messages': async (ask) => {
-      const session = await sessionOf(ask);
+    'POST /sessions/{key}/messages': async (http) => {
+      const session = await sessionOf(http);
       const { query, body } = routes['POST /sessions/{key}/messages'];
-      const { wait } = ask.query(query);
-      const said = await ask.body(body);
-      const idempotencyKey = keyOf(ask, said.idempotencyKey) ?? parts.newId();
-      const started = await dispatch.do('chat.send', { ...said, sessionKey: session.key, idempotencyKey }, callOf(ask));
+      const { wait } = http.query(query);
+      const said = await http.body(body);
+      const idempotencyKey = keyOf(http, said.idempotencyKey) ?? parts.newId();
+      const started = await dispatch.do('chat.send', { ...said, sessionKey: session.key, idempotencyKey }, callOf(http));
       if (wait === undefined) return json(started, 202);
-      const answer = await dispatch.do('agent.wait', { runId: started.runId, timeoutMs: wait * 1000 }, callOf(ask));
+      const answer = await dispatch.doRead('agent.wait', { runId: started.runId, timeoutMs: wait * 1000 }, callOf(http));
       return json(answer, answer.status === 'timeout' ? 202 : 200);
     },
 
-    'GET /runs/{id}': async (ask) => {
-      const runId = ask.named.decoded;
-      const now = await dispatch.do('agent.wait', { runId, timeoutMs: 0 }, callOf(ask));
-      const { wait = 0 } = ask.query(routes['GET /runs/{id}'].query);
+    'GET /runs/{id}': async (http) => {
+      const runId = http.named.decoded;
+      const now = await dispatch.doRead('agent.wait', { runId, timeoutMs: 0 }, callOf(http));
+      const { wait = 0 } = http.query(routes['GET /runs/{id}'].query);
       return json(
-        wait > 0 && now.status === 'timeout' ? await dispatch.do('agent.wait', { runId, timeoutMs: wait * 1000 }, callOf(ask)) : now,
+        wait > 0 && now.status === 'timeout' ? await dispatch.doRead('agent.wait', { runId, timeoutMs: wait * 1000 }, callOf(http)) : now,
       );
     },
 
-    'POST /tools/invoke': async (ask) => invoke(ask, await ask.body(routes['POST /tools/invoke'].body)),
-    'POST /tools/{name}': async (ask) => {
+    'POST /tools/invoke': async (http) => invoke(http, await http.body(routes['POST /tools/invoke'].body)),
+    'POST /tools/{name}': async (http) => {
       const { query, body } = routes['POST /tools/{name}'];
-      return invoke(ask, { ...ask.query(query), tool: ask.named.decoded, args: await ask.body(body) });
+      return invoke(http, { ...http.query(query), tool: http.named.decoded, args: await http.body(body) });
     },
   };
 }
 
-function keyOf({ headers }: Ask, inBody: string | undefined): string | undefined {
+function keyOf({ headers }: HttpCall, inBody: string | undefined): string | undefined {
   const inHeader = headers.get('idempotency-key') ?? undefined;
   if (inHeader !== undefined && inBody !== undefined && inHeader !== inBody)
     throw new InterlaneError('INVALID_REQUEST', 'idempotencyKey is given twice and differs; leave the header or the field out');

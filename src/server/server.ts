@@ -1,4 +1,4 @@
-// One port for everything: HTTP requests to the routes, upgrades to the sockets, both only after Host and Origin were looked at.
+// One port for everything: HTTP requests go to the routes, upgrades to the sockets, both after a check of Host and Origin.
 import type { IncomingMessage, Server as HttpServer, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { InterlaneError, reasonOf } from '../errors.ts';
@@ -83,7 +83,7 @@ export async function startServer(parts: ServerParts): Promise<Server> {
 
 type Listener = (request: IncomingMessage, response: ServerResponse) => Promise<void>;
 
-/** Loaded with the first request: it brings the classes of `fetch`, 20 ms and 5 MB, and nobody on a websocket needs them. */
+/** Loaded with the first request: it loads the classes of `fetch`, 20 ms and 5 MB, which websockets do not need. */
 async function requestListener(parts: ServerParts): Promise<Listener> {
   const { getRequestListener } = await import('@hono/node-server');
   return getRequestListener((request, env) => parts.fetch(request, remoteOf(env)), { overrideGlobalObjects: false });

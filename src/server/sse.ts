@@ -11,15 +11,15 @@ export interface StreamsParts {
 
 /** The wire below a stream. */
 export interface Wire {
-  /** The client is gone, or the gateway is going. */
+  /** Aborted when the client is gone or the gateway stops. */
   signal: AbortSignal;
-  /** Ends the connection at once, also when nobody reads. */
+  /** Ends the connection at once, also when the client does not read. */
   drop(): void;
 }
 
 const keepaliveMs = 15_000;
 const slowReaderMs = 30_000;
-/** Bytes that may wait for a reader; one event more can be on top. */
+/** Bytes that may wait for a reader, beside one more event. */
 const bufferBytes = 64 * 1024;
 
 /** Streams of one token. */
@@ -76,7 +76,7 @@ export class Streams {
 export class Stream {
   readonly body: ReadableStream<Uint8Array>;
   ended = false;
-  /** The last event that needs no telling any more, for who comes back: sent, or of no interest to this reader. */
+  /** The last event that this reader need not get again: it was sent, or the reader does not want it. */
   passed: string | undefined;
   private readonly parts: Pick<StreamsParts, 'after'>;
   private readonly wire: Wire;
@@ -105,12 +105,12 @@ export class Stream {
     if (wire.signal.aborted) this.end();
   }
 
-  /** The promise is there when the reader is slow, and resolves when it has caught up or is gone. */
+  /** Returns a promise only if the reader is slow; it resolves when the reader has caught up or is gone. */
   send(event: string, data: string, id?: string): Promise<void> | void {
     return this.tell(eventText(event, data, id), id);
   }
 
-  /** The same for an event that was written before, for many. */
+  /** `send` for an event that was already made into text, for many readers. */
   tell(written: Buffer, id?: string): Promise<void> | void {
     if (id !== undefined) this.passed = id;
     return this.write(written);
@@ -129,25 +129,25 @@ export class Stream {
   end(): void {
     if (this.ended) return;
     try {
-      this.letLeave();
+      this.flush();
       this.controller.close();
     } catch {
       // cancelled by its reader
     }
     this.ended = true;
-    // Who does not read would not hear of the end either.
+    // A client that does not read would not notice the end of the stream either.
     if (this.room) this.wire.drop();
     this.taken();
     for (const undo of this.undos.splice(0)) undo();
   }
 
-  /** A chunk costs more than an event: what a turn of the event loop has for this reader leaves at its end, in one. */
+  /** A chunk costs more than an event, so all events of one turn of the event loop leave together at its end. */
   private write(text: Buffer): Promise<void> | void {
     if (this.ended) return;
-    if (this.gathered.push(text) === 1) process.nextTick(this.letLeave);
+    if (this.gathered.push(text) === 1) process.nextTick(this.flush);
     this.waiting += text.byteLength;
     if (this.controller.desiredSize! > this.waiting) return;
-    this.letLeave();
+    this.flush();
     if (this.controller.desiredSize! > 0) return;
     if (!this.room) {
       const { promise, resolve } = Promise.withResolvers<void>();
@@ -156,7 +156,7 @@ export class Stream {
     return this.room.promise;
   }
 
-  private readonly letLeave = () => {
+  private readonly flush = () => {
     if (this.gathered.length === 0 || this.ended) return;
     const all = this.gathered.splice(0);
     this.waiting = 0;
@@ -170,7 +170,7 @@ export class Stream {
   }
 }
 
-/** An event as it stands on the wire. */
+/** An event as text on the wire. */
 export function eventText(event: string, data: string, id?: string): Buffer {
   return Buffer.from(`event: ${event}\n${id === undefined ? '' : `id: ${id}\n`}data: ${data}\n\n`);
 }

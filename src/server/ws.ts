@@ -5,7 +5,7 @@ import { WebSocketServer } from 'ws';
 import { frameLimits, tickIntervalMs } from '../protocol/frame.ts';
 import { closing, Connection, type ConnectionParts } from './connection.ts';
 
-/** Connections that have not said who they are. */
+/** Connections that have not identified themselves. */
 const mostStrangers = 256;
 
 export class Sockets {
@@ -46,8 +46,8 @@ export class Sockets {
     }
     this.server.handleUpgrade(request, socket, head, (ws) => {
       const connection = new Connection(ws, socket, request, this.parts, {
-        known: () => this.strangers--,
-        gone: () => this.connections.delete(connection),
+        identified: () => this.strangers--,
+        closed: () => this.connections.delete(connection),
       });
       this.strangers++;
       this.connections.add(connection);
@@ -55,7 +55,7 @@ export class Sockets {
     });
   }
 
-  /** Tells everyone, lets what is written leave, and closes. */
+  /** Sends `shutdown` to all, flushes, and closes. */
   close(reason: string): void {
     if (this.closed) return;
     this.closed = true;
@@ -80,7 +80,7 @@ export class Sockets {
       const well = this.parts.well();
       for (const one of this.connections) {
         one.tick(payload);
-        // Told when it changes, and once to begin with.
+        // Sent at the start and when it changes.
         if (well !== this.toldWell) void one.news('health', JSON.stringify({ ok: well, ts }));
       }
       this.toldWell = well;
@@ -89,7 +89,7 @@ export class Sockets {
   }
 }
 
-/** An answer to who wanted a websocket. The socket is ours to end: nobody else watches over it any more. */
+/** Refuses an upgrade. The HTTP server no longer watches this socket, so it is ours to end. */
 export function turnAway(socket: Duplex, status: string, body: string): void {
   socket.once('finish', () => socket.destroy());
   socket.end(

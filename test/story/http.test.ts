@@ -81,6 +81,7 @@ describe('a request is looked at in this order', () => {
     ['what is not known is refused', 'GET', '/sessions/main/history?limits=1', adminToken, 400, 'invalid_request_error'],
     ['a path that cannot be decoded', 'GET', '/sessions/%E0%A4%A/history', adminToken, 400, 'invalid_request_error'],
     ['a run that is not there', 'GET', '/runs/none?wait=x', adminToken, 404, 'not_found'],
+    ['a run id that is longer than any', 'GET', `/runs/${'x'.repeat(300)}`, adminToken, 404, 'not_found'],
     ['a word that is not in the list', 'GET', '/sessions?kinds=main,nonsense', adminToken, 400, 'invalid_request_error'],
   ])('%s: %s %s', async (_, method, path, token, status, type) => {
     const stage = await open();

@@ -163,7 +163,7 @@ export const sessions = {
   },
   'sessions.subscribe': {
     scope: 'operator.read',
-    about: 'be told what happens in all sessions; with a cursor, from there on',
+    about: 'receive the events of all sessions; with a cursor, from there on',
     params: ListParams.default({}),
     result: z.object({ subscribed: z.literal(true), cursor: z.string(), list: SessionsPage.exactOptional() }),
   },
@@ -175,7 +175,7 @@ export const sessions = {
   },
   'sessions.messages.subscribe': {
     scope: 'operator.read',
-    about: 'be told the messages of one session; with a cursor, from there on',
+    about: 'receive the messages of one session; with a cursor, from there on',
     params: z.strictObject({ key: Key, ...agent, cursor: Cursor.optional(), ...ignored('includeApprovals') }),
     result: z.object({ subscribed: z.literal(true), key: z.string(), cursor: z.string() }),
   },

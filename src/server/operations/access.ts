@@ -20,7 +20,7 @@ export function accessHandlers(context: Context): Handlers<keyof typeof table> {
           'TOKEN_EXISTS',
           `guest "${name}" of agent "${agent}" has joined already; choose another name, or rotate to give it a new token and end the old one`,
         );
-      // Without a word from the operator a guest sees least; one that gets a new token keeps what it had.
+      // By default a guest sees the least; one that gets a new token keeps its visibility.
       const { session, created } = await sessions.join(asker(call), { name, agentId, see: see ?? (joined ? undefined : 'tree') });
       const wish = { name: tokenName, kind: 'session' as const, scopes: [], level: 'PUBLIC' as const, sessionKey: session.key };
       const { token } = joined ? await auth.rotate(tokenName, call.caller.level) : await auth.create(wish);

@@ -27,7 +27,7 @@ export interface Subscriptions {
   noMoreOf(key: string): void;
 }
 
-/** One call: who, until when, and how to say that it was accepted before it is done. */
+/** One call: its caller, its signal, and how to answer that it was accepted before it is done. */
 export interface Call {
   caller: Caller;
   signal: AbortSignal;
@@ -70,7 +70,7 @@ export function createContext(parts: OperationParts) {
   const describe = (call: Call, row: SessionRow, preview = false) => store.read(describeSession(view(call)), { row, preview });
   const mainOf = (agent: string) => formatSessionKey(mainKey(keyContext(world().agents, agent)));
 
-  /** A run that was accepted just now has started; one found again by its key says how it stands. */
+  /** `started` for a run that was accepted now; the present state for one that a repeated idempotency key found. */
   const started = async (accepted: { runId: string; sessionKey: string; repeated: boolean }) => {
     const { runId, sessionKey, repeated } = accepted;
     if (!repeated) return { runId, sessionKey, status: 'started' as const };

@@ -13,14 +13,14 @@ export function explainHandlers(context: Context): Handlers<keyof typeof table> 
     'explain.key': async (question) => explainKey(world(), question),
     'explain.send': async (question) => explainSend(world(), question),
     'explain.access': async (question, call) => {
-      // What the operator granted a session is part of the answer, also when the question does not know of it.
+      // The visibility that an operator granted to a session counts, also if the question does not name it.
       const { caller } = question;
       const row = caller.see === undefined ? await find(call, { session: caller.key }).catch(() => undefined) : undefined;
       const see = row && settingsOf(row).see;
       return explainAccess(world(), see === undefined ? question : { ...question, caller: { ...caller, see } });
     },
     'explain.tools': async (question, call) => {
-      // Of a session that is there, what the question does not say is known: its level, who spawned it, how deep, on which channel.
+      // For a session that exists, the gateway adds what the question leaves out: level, parent, depth, channel.
       const { session } = question;
       const row = await find(call, { session: session.key }).catch(() => undefined);
       const known = row && {

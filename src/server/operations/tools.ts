@@ -17,14 +17,14 @@ export function toolHandlers(context: Context): Handlers<keyof typeof table> {
       if (!own) requireScope(caller, 'operator.read', 'tools.invoke');
       if (own && sessionKey !== undefined && keyMeant(world(), { session: sessionKey }) !== caller.sessionKey)
         throw new InterlaneError('MISSING_SCOPE', 'sessionKey is not the session this token is bound to; leave it out');
-      // An operator looks through the eyes of a session, at what that session may see and the token's level allows.
+      // An operator reads what the session may see and the token's level allows.
       const bound = () => find(call, { session: caller.sessionKey! });
       const row = own ? await bound() : await need(call, { session: sessionKey ?? 'main' });
       if (!row) throw new InterlaneError('SESSION_NOT_FOUND', `session ${caller.sessionKey!} of this token is gone; make a new token`);
       const callId = idempotencyKey === undefined ? parts.newId() : hash(`${caller.name}\n${idempotencyKey}`);
       const answer = await parts.invoker.callAs(row.pk, { tool, args, callId, readOnly: !own }, call.signal);
-      // In a turn a result raises the session that reads it. Out here nothing would, so what is above the reader is withheld (I8).
-      // The session may have been raised meanwhile, by a message that the call waited for.
+      // In a turn a result raises the session that reads it. Outside a turn nothing would, so a result above the reader is withheld (I8).
+      // A message that the call waited for may have raised the session meanwhile.
       const level = own ? levelName(((await bound()) ?? row).taint) : caller.level;
       if (!mayFlow(levelName(answer.taint), level))
         throw new InterlaneError(
@@ -36,7 +36,7 @@ export function toolHandlers(context: Context): Handlers<keyof typeof table> {
   };
 }
 
-/** What a tool answers is JSON, or plain text. */
+/** A tool answers with JSON or plain text. */
 function parsed(text: string): unknown {
   try {
     return JSON.parse(text);
