@@ -1,26 +1,16 @@
 // The table of operations at every door: each answer has the shape that the table says, and what is not in the table is nowhere.
-import { describe, expect, expectTypeOf, it, onTestFinished, vi } from 'vitest';
-import { connect, type Client } from '../../src/client/client.ts';
+import { describe, expect, expectTypeOf, it, vi } from 'vitest';
+import type { Client } from '../../src/client/client.ts';
 import { run } from '../../src/cli/program.ts';
 import { routesOf } from '../../src/protocol/http.ts';
 import { operations, type OperationName, type Params } from '../../src/protocol/operations/all.ts';
 import type { Operations, ResultsOf } from '../../src/protocol/operations/operation.ts';
-import { adminToken, door, type Door } from './http-door.ts';
+import { gates } from '../harness/gates.ts';
+import { testGateway, type ScriptText } from '../harness/gateway.ts';
 import { started } from './command-line.ts';
-import { gates, type ScriptText } from './stage.ts';
 
 // Nothing here depends on how long it takes; a machine with other work to do may take its time.
 vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
-
-async function join(stage: Door): Promise<Client> {
-  const client = await connect({
-    url: stage.url,
-    token: adminToken,
-    client: { id: 'test', version: '1', platform: 'test', mode: 'test' },
-  });
-  onTestFinished(() => client.close());
-  return client;
-}
 
 /** An answer has what the schema says, and nothing else: the schema drops a field that it does not know. */
 const fits = (schema: { parse(value: unknown): unknown }, answer: unknown) => expect(schema.parse(answer)).toEqual(answer);
@@ -35,8 +25,9 @@ describe('every operation', () => {
       { steps: [{ say: 're: {{input}}' }] },
     ];
     const agents = { list: [{ id: 'ana', default: true, name: 'Ana' }, { id: 'bo' }] };
-    const stage = await door().open({ agents, session: { sendPolicy: { default: 'allow', rules: [] } } }, script, { tools: [gate.tool] });
-    const client = await join(stage);
+    const config = { agents, session: { sendPolicy: { default: 'allow' as const, rules: [] } } };
+    const stage = await testGateway({ config, script, tools: [gate.tool], listen: true, clock: 'real' });
+    const client = await stage.client();
     const called = new Set<string>();
     const ask = async <N extends OperationName>(name: N, params: Params<N>) => {
       const answer = await client.call(name, ...([params] as never));
@@ -132,11 +123,10 @@ describe('every operation', () => {
 
 describe('an operation that is not in the table', () => {
   const { 'agent.wait': gone, 'runs.list': _, ...rest } = operations;
-  const opened = () =>
-    door().open({}, undefined, { listen: { host: '127.0.0.1', port: 0, version: 'test', token: adminToken, operations: rest } });
+  const opened = () => testGateway({ listen: { operations: rest }, clock: 'real' });
 
   it('is unknown to the websocket, and hello does not name it', async () => {
-    const client = await join(await opened());
+    const client = await (await opened()).client();
     expect(client.hello.features.methods).toEqual(Object.keys(rest));
     await expect(client.call('agent.wait', { runId: 'x' })).rejects.toMatchObject({ code: 'METHOD_NOT_FOUND' });
     await expect(client.call('sessions.list')).resolves.toMatchObject({ count: 1 });
@@ -145,9 +135,9 @@ describe('an operation that is not in the table', () => {
   it('has no route over HTTP and none in the OpenAPI document', async () => {
     const stage = await opened();
     expect(Object.keys(gone.http)).toEqual(['GET /runs/{id}']);
-    expect((await stage.ask('/runs/x')).json).toMatchObject({ error: { code: 'ROUTE_NOT_FOUND' } });
-    expect((await stage.ask('/sessions')).status).toBe(200);
-    const { paths } = (await stage.ask('/openapi.json')).json;
+    expect((await stage.http('/runs/x')).json).toMatchObject({ error: { code: 'ROUTE_NOT_FOUND' } });
+    expect((await stage.http('/sessions')).status).toBe(200);
+    const { paths } = (await stage.http('/openapi.json')).json;
     expect(paths).toHaveProperty('/sessions');
     expect(paths).not.toHaveProperty('/runs/{id}');
   });
