@@ -132,9 +132,6 @@ export class TestGateway implements AsyncDisposable {
   async close(): Promise<void> {
     const { gateway, time } = this;
     if (!gateway) return;
-    for (const client of this.connections) client.close();
-    this.connections.clear();
-    this.clients.clear();
     let closed = false;
     const closing = gateway.close().finally(() => (closed = true));
     for (let left = 10_000; time instanceof ManualClock && !closed;) {
@@ -145,6 +142,9 @@ export class TestGateway implements AsyncDisposable {
       await time.advance(wait);
     }
     await closing;
+    for (const client of this.connections) client.close();
+    this.connections.clear();
+    this.clients.clear();
     this.gateway = undefined;
   }
 
@@ -372,9 +372,9 @@ export class TestGateway implements AsyncDisposable {
   }
 
   /** A connection of the product's own client, closed with the gateway. */
-  async client({ token = this.admin, ...more }: Partial<ConnectOptions> = {}): Promise<Client> {
+  async client(more: Partial<ConnectOptions> = {}): Promise<Client> {
     const about = { id: 'test', version: '1', platform: 'test', mode: 'test' };
-    const client = await connect({ url: this.url, client: about, token, ...more });
+    const client = await connect({ url: this.url, client: about, token: this.admin, ...more });
     this.connections.add(client);
     return client;
   }

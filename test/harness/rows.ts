@@ -193,6 +193,16 @@ export class Rows {
     await this.on.run(`UPDATE entries SET text = '' WHERE session_pk = ?`, (await this.session(key)).pk);
   }
 
+  /** A session that another one has spawned. */
+  addChild(key: string, parent: string): Promise<void> {
+    return this.on.run(
+      `INSERT INTO sessions (id, key, life, current, agent, kind, parent_key, created_at, last_at, last_pos)
+       SELECT ?1, ?1, 1, 1, 'main', 'other', key, 0, 0, pk FROM sessions WHERE key = ?2`,
+      key,
+      parent,
+    );
+  }
+
   /** Adds fields beside the text of every step that made calls. */
   addToCalls(fields: object): Promise<void> {
     return this.on.run(

@@ -1,15 +1,13 @@
 // `interlane chat` as a person and as a script would use it, on a real gateway: nothing twice, nothing missing, whatever breaks in between.
 import { createServer, connect as dial, type Socket } from 'node:net';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { RealClock } from '../clock.ts';
+import { adminToken as token, testGateway, type ScriptText } from '../harness/gateway.ts';
+import { started } from '../harness/terminal.ts';
 import { mockProvider } from '../mock/provider.ts';
-import { started } from './command-line.ts';
-import { forTest, gates, say, Stage, type ScriptText } from './stage.ts';
 
 // Nothing here depends on how long it takes; a machine with other work to do may take its time.
 vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
 
-const token = 'a secret of at least sixteen';
 const script: ScriptText = [
   {
     agent: 'bo',
@@ -35,17 +33,14 @@ const script: ScriptText = [
 ];
 
 async function open() {
-  const gate = gates();
   const config = {
     agents: { list: [{ id: 'main' }, { id: 'bo' }] },
     tools: { sessions: { visibility: 'all' as const }, agentToAgent: { enabled: true } },
     session: { agentToAgent: { maxPingPongTurns: 0 } },
     models: { providers: { mock: { type: 'openai-compatible' as const, baseUrl: 'http://127.0.0.1:9/v1', apiKey: 'none' } } },
   };
-  const stage = await forTest(new Stage(new RealClock())).start(config, script, {
-    listen: { host: '127.0.0.1', port: 0, token, version: '1' },
-    tools: [gate.tool],
-  });
+  const stage = await testGateway({ config, script, listen: { version: '1' }, stops: true, clock: 'real' });
+  const gate = stage.stops;
   const env = { INTERLANE_STATE_DIR: stage.stateDir };
   /** A script: lines in, answers out. */
   const lines = (input: string, ...flags: string[]) => started(['chat', ...flags], { input, env });
@@ -134,8 +129,10 @@ describe('chat in a pipe', () => {
     });
     onTestFinished(() => provider.close());
     const models = { providers: { mock: { type: 'openai-compatible' as const, baseUrl: provider.url, apiKey: 'none' } } };
-    const { stateDir } = await forTest(new Stage(new RealClock())).start({ models, agents: { defaults: { model: 'mock/m' } } }, [], {
-      listen: { host: '127.0.0.1', port: 0, token, version: '1' },
+    const { stateDir } = await testGateway({
+      config: { models, agents: { defaults: { model: 'mock/m' } } },
+      listen: { version: '1' },
+      clock: 'real',
     });
     const env = { INTERLANE_STATE_DIR: stateDir };
     expect(await started(['chat'], { input: 'first number\nsecond\nthird', env }).finished).toEqual({
@@ -191,15 +188,13 @@ describe('chat in a pipe', () => {
       stdout: 're: hello\n',
       stderr: '(bo is an agent; its main session is meant: agent:bo:main)\n',
     });
-    expect(await stage.rows(`SELECT s.key FROM entries e JOIN sessions s ON s.pk = e.session_pk WHERE e.text = 'hello'`)).toEqual([
-      { key: 'agent:bo:main' },
-    ]);
+    expect(await stage.transcript('agent:bo:main')).toContain('user: hello');
   });
 
   it('in another session, and not in one that is not there', async () => {
     const { lines, stage } = await open();
     expect((await lines('hello', 'agent:bo:main').finished).stdout).toBe('re: hello\n');
-    expect(await stage.rows(`SELECT 1 FROM entries WHERE text = 'hello'`)).toHaveLength(1);
+    expect(await stage.rows.entries({ text: 'hello' })).toHaveLength(1);
     expect(await lines('hello', 'mian').finished).toMatchObject({
       status: 66,
       stderr: expect.stringContaining('did you mean agent:main:main'),
@@ -219,7 +214,7 @@ describe('chat in a pipe', () => {
 
   it('sends a message once whose acceptance was lost on the way, and gets its one answer', async () => {
     const { stage, env, history } = await open();
-    const url = await wire(stage.gateway.server!.port, '"status":"started"');
+    const url = await wire(stage.server.port, '"status":"started"');
     const chat = started(['chat', '--url', url, '--token', token], { input: 'hello\nagain', env });
     const { status, stdout, stderr } = await chat.finished;
     expect({ status, stdout }).toEqual({ status: 0, stdout: 're: hello\nre: again\n' });
@@ -232,7 +227,7 @@ describe('chat in a pipe', () => {
     async (place) => {
       const { stage, env, gate } = await open();
       gate.open('hold');
-      const url = await wire(stage.gateway.server!.port, place);
+      const url = await wire(stage.server.port, place);
       const chat = started(['chat', '--url', url, '--token', token], { input: 'hold\nlast', env });
       expect((await chat.finished).stdout).toBe('All is well.\nre: last\n');
     },
@@ -310,7 +305,7 @@ describe('a chat command', () => {
   it('of owners is refused to others', async () => {
     const { env, stage } = await open();
     const { stdout: secret } = await started(['token', 'create', 'guest', '--scope', 'write'], { env }).finished;
-    const argv = ['chat', '--url', stage.gateway.server!.url, '--token', secret.trim()];
+    const argv = ['chat', '--url', stage.server.url, '--token', secret.trim()];
     expect(await started(argv, { input: '/send off\n/new\n/think low\nhello', env }).finished).toEqual({
       status: 77,
       stdout: 'Thinking: low (set for this session).\nre: hello\n',
@@ -386,7 +381,7 @@ describe('chat on a terminal', () => {
     await person.shows(/announce from agent:bo:main › Announce the result\.\nre: Announce the result\.\n› half a th$/);
     person.press('ought\r');
     await person.shows(/re: half a thought\n› ?$/);
-    await say(stage.gateway, 'by channel');
+    await stage.say('by channel');
     await person.shows(/elsewhere › by channel\nre: by channel\n› ?$/);
     expect(person.screen.match(/^re: /gm)).toHaveLength(5);
   });
@@ -430,9 +425,7 @@ describe('chat on a terminal', () => {
     await person.shows('trying again)');
     person.press('are you there?\r');
     await person.shows(/^› are you there\?\n/m);
-    await forTest(new Stage(new RealClock(), stage.stateDir)).start({}, script, {
-      listen: { host: '127.0.0.1', port: 0, token, version: '1' },
-    });
+    await stage.start({ config: {}, listen: { version: '1', port: 0 } });
     await person.shows(/re: are you there\?\n› ?$/);
     expect(person.screen).toMatch(
       /^› hello\nre: hello\n\(.*trying again\)\n› are you there\?\n\(connected again\)\nre: are you there\?\n›$/,
@@ -442,7 +435,7 @@ describe('chat on a terminal', () => {
 
   it('says when the connection is lost, sends what was written meanwhile when it is back, and shows it once', async () => {
     const { stage, env, history } = await open();
-    const url = await wire(stage.gateway.server!.port, '"status":"started"');
+    const url = await wire(stage.server.port, '"status":"started"');
     const person = started(['chat', '--url', url, '--token', token], { tty: true, keys: true, env, columns: 80 });
     await person.shows(/^› ?$/m);
     person.press('hello\r');

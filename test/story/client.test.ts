@@ -8,13 +8,11 @@ import { follow } from '../../src/client/follow.ts';
 import { wordsOf } from '../../src/cli/messages.ts';
 import { InterlaneError } from '../../src/errors.ts';
 import type { SessionMessage, SessionsChanged } from '../../src/protocol/wire-event.ts';
-import { RealClock } from '../clock.ts';
-import { forTest, gates, Stage, type ScriptText } from './stage.ts';
+import { adminToken as token, testGateway, type ScriptText, type TestGateway } from '../harness/gateway.ts';
 
 // Nothing here depends on how long it takes; a machine with other work to do may take its time.
 vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
 
-const token = 'a secret of at least sixteen';
 const self = { id: 'cli', mode: 'cli', version: '1', platform: 'test' };
 const script: ScriptText = [
   { when: 'stream', steps: [{ say: 'one two three', stream: 4 }] },
@@ -23,21 +21,11 @@ const script: ScriptText = [
   { steps: [{ say: 're: {{input}}' }] },
 ];
 
-const gate = gates();
+const open = () => testGateway({ script, listen: { version: '1' }, stops: true, clock: 'real' });
+const join = (one: TestGateway, more: Partial<ConnectOptions> = {}): Promise<Client> => one.client({ client: self, ...more });
 
-function open(stateDir?: string, port = 0): Promise<Stage<RealClock>> {
-  const listen = { host: '127.0.0.1', port, token, version: '1' };
-  return forTest(new Stage(new RealClock(), stateDir)).start({}, script, { listen, tools: [gate.tool] });
-}
-
-async function join(one: Stage<RealClock>, more: Partial<ConnectOptions> = {}): Promise<Client> {
-  const client = await connect({ url: one.gateway.server!.url, token, client: self, ...more });
-  onTestFinished(() => client.close());
-  return client;
-}
-
-const coded = (code: string, message: string | RegExp = /./) =>
-  expect.objectContaining({ name: 'InterlaneError', code, message: expect.stringMatching(message) });
+const coded = (code: string, named = '') =>
+  expect.objectContaining({ name: 'InterlaneError', code, message: expect.stringContaining(named) });
 
 describe('a client', () => {
   it('calls by the method table and gets typed answers', async () => {
@@ -65,12 +53,12 @@ describe('a client', () => {
     const one = await open();
     const client = await join(one);
     const missing = client.call('sessions.send', { key: 'mian', message: 'hello' });
-    await expect(missing).rejects.toEqual(coded('SESSION_NOT_FOUND', /did you mean agent:main:main\?$/));
+    await expect(missing).rejects.toEqual(coded('SESSION_NOT_FOUND', 'agent:main:main'));
     await expect(client.request('sessions.lst', {})).rejects.toEqual(coded('METHOD_NOT_FOUND'));
-    await expect(client.request('sessions.list', { limt: 1 })).rejects.toEqual(coded('INVALID_REQUEST', /limt/));
-    await expect(join(one, { token: 'not the secret' })).rejects.toEqual(coded('UNAUTHORIZED', /token is wrong/));
-    await expect(join(one, { token: undefined })).rejects.toEqual(coded('UNAUTHORIZED', /token is missing/));
-    await expect(join(one, { url: 'ftp://127.0.0.1' })).rejects.toEqual(coded('USAGE', /is not one/));
+    await expect(client.request('sessions.list', { limt: 1 })).rejects.toEqual(coded('INVALID_REQUEST', 'limt'));
+    await expect(join(one, { token: 'not the secret' })).rejects.toEqual(coded('UNAUTHORIZED'));
+    await expect(join(one, { token: undefined })).rejects.toEqual(coded('UNAUTHORIZED'));
+    await expect(join(one, { url: 'ftp://127.0.0.1' })).rejects.toEqual(coded('USAGE'));
     await expect(join(one, { url: 'http://127.0.0.1:1' })).rejects.toEqual(coded('UNAVAILABLE'));
   });
 
@@ -98,10 +86,10 @@ describe('a client', () => {
     const { runId } = await client.call('sessions.send', { key: 'main', message: 'hold' });
     const waiting = client.call('agent.wait', { runId });
     const outcome = waiting.catch((error: unknown) => error);
-    await gate.entered('hold');
+    await one.stops.entered('hold');
     await one.close();
-    expect(await outcome).toEqual(coded('UNAVAILABLE', /is lost/));
-    await expect(client.call('health')).rejects.toEqual(coded('UNAVAILABLE', /is lost/));
+    expect(await outcome).toEqual(coded('UNAVAILABLE'));
+    await expect(client.call('health')).rejects.toEqual(coded('UNAVAILABLE'));
     expect(await client.closed).toEqual(coded('UNAVAILABLE'));
   });
 
@@ -198,7 +186,7 @@ const ended = (changes: SessionsChanged[]) => changes.filter((event) => event.ph
 describe('following', () => {
   it('goes on by its cursor after the connection was cut: each message once, none missing', async () => {
     const one = await open();
-    const { url, cut } = await wire(one.gateway.server!.port);
+    const { url, cut } = await wire(one.server.port);
     const tail = following(() => url);
     await tail.until(() => tail.connections() === 1);
     const client = await join(one);
@@ -220,7 +208,7 @@ describe('following', () => {
   it.each([undefined, 'main'])('misses and doubles nothing wherever the wire is cut (session: %s)', async (key) => {
     const one = await open();
     const client = await join(one);
-    const { url, cuts, cut } = await wire(one.gateway.server!.port);
+    const { url, cuts, cut } = await wire(one.server.port);
     let number = 0;
     await fc.assert(
       fc.asyncProperty(fc.array(fc.integer({ min: 1, max: 9_000 }), { maxLength: 4 }), async (after) => {
@@ -254,20 +242,19 @@ describe('following', () => {
 
   it('goes on over a restart of the gateway, at another port', async () => {
     const one = await open();
-    let { url } = one.gateway.server!;
+    let { url } = one.server;
     const tail = following(() => url);
     await tail.until(() => tail.connections() === 1);
-    const say = async (stage: Stage<RealClock>, message: string) => {
+    const say = async (stage: TestGateway, message: string) => {
       const client = await join(stage);
       const { runId } = await client.call('sessions.send', { key: 'main', message });
       await client.call('agent.wait', { runId });
       client.close();
     };
     await say(one, 'before');
-    await one.close();
-    const two = await open(one.stateDir);
+    const two = await one.restart({ listen: { version: '1', port: 0 } });
     await say(two, 'between');
-    ({ url } = two.gateway.server!);
+    ({ url } = two.server);
     await say(two, 'after');
     await tail.said('re: after');
     expect(tail.texts()).toEqual(['before', 're: before', 'between', 're: between', 'after', 're: after']);
@@ -280,7 +267,7 @@ describe('following', () => {
     const stop = new AbortController();
     let connections = 0;
     await follow({
-      open: (signal) => connect({ url: one.gateway.server!.url, token, client: self, signal }),
+      open: (signal) => connect({ url: one.server.url, token, client: self, signal }),
       signal: stop.signal,
       // Time passes at once: nothing is heard for long.
       sleep: (ms) => Promise.resolve(void asked.push(ms)),
@@ -292,7 +279,7 @@ describe('following', () => {
 
   it('is told at once when it may not, or when there is nobody', async () => {
     const one = await open();
-    const { url } = one.gateway.server!;
+    const { url } = one.server;
     const common = { signal: new AbortController().signal, sleep: () => Promise.resolve(), message() {} };
     const opening = (given: string) => (signal: AbortSignal) => connect({ url, token: given, client: self, signal });
     await expect(follow({ ...common, open: opening('not the secret') })).rejects.toEqual(coded('UNAUTHORIZED'));

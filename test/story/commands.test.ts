@@ -3,15 +3,12 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { connect } from '../../src/client/client.ts';
-import { RealClock } from '../clock.ts';
-import { started } from './command-line.ts';
-import { forTest, gates, say, Stage, type ScriptText } from './stage.ts';
+import { adminToken as token, testGateway, type ScriptText } from '../harness/gateway.ts';
+import { started } from '../harness/terminal.ts';
 
 // Nothing here depends on how long it takes; a machine with other work to do may take its time.
 vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
 
-const token = 'a secret of at least sixteen';
 const script: ScriptText = [
   { when: 'fail', steps: [{ fail: 'the model is away' }] },
   { when: 'quiet', steps: [{ say: '' }] },
@@ -24,15 +21,9 @@ const script: ScriptText = [
 
 /** A gateway and a way to use the command line on it. */
 async function open() {
-  const gate = gates();
-  const stage = await forTest(new Stage(new RealClock())).start(
-    { agents: { list: [{ id: 'main', name: 'Mina' }, { id: 'bo' }] } },
-    script,
-    {
-      listen: { host: '127.0.0.1', port: 0, token, version: '1' },
-      tools: [gate.tool],
-    },
-  );
+  const config = { agents: { list: [{ id: 'main', name: 'Mina' }, { id: 'bo' }] } };
+  const stage = await testGateway({ config, script, listen: { version: '1' }, stops: true, clock: 'real' });
+  const gate = stage.stops;
   const start = (argv: string[], more: { tty?: boolean; input?: string; env?: Record<string, string> } = {}) =>
     started(argv, { ...more, env: { INTERLANE_STATE_DIR: stage.stateDir, ...more.env } });
   const use = (argv: string[], more?: Parameters<typeof start>[1]) => start(argv, more).finished;
@@ -102,13 +93,11 @@ describe('interlane explain tools', () => {
       classification: { channels: { loopback: 'INTERNAL' as const } },
       mcp: { servers: { gone: { url: 'http://127.0.0.1:1/mcp', effect: 'pure' as const } } },
     };
-    const { gateway, stateDir } = await forTest(new Stage(new RealClock())).start(config, script, {
-      listen: { host: '127.0.0.1', port: 0, token, version: '1' },
-    });
+    const gateway = await testGateway({ config, script, listen: { version: '1' }, clock: 'real' });
     const asked = ['explain', 'tools', '{"session":{"key":"main"},"tool":"gone__x"}'];
-    const ask = async () => (await started(asked, { env: { INTERLANE_STATE_DIR: stateDir } }).finished).stdout;
+    const ask = async () => (await started(asked, { env: { INTERLANE_STATE_DIR: gateway.stateDir } }).finished).stdout;
     expect(await ask()).toMatch(/^agent:main:main gets gone__x\n/);
-    await gateway.engine.wait((await say(gateway, 'a secret')).runId, 60_000);
+    await gateway.answer('a secret');
     expect(await ask()).toMatch(/^agent:main:main gets not gone__x\n[^]*is INTERNAL/);
   });
 
@@ -136,11 +125,7 @@ describe('interlane send', () => {
     expect(sent).toMatchObject({ status: 0, stderr: '(bo is an agent; its main session is meant: agent:bo:main)\n' });
     expect(JSON.parse(sent.stdout)).toMatchObject({ sessionKey: 'agent:bo:main' });
     expect((await use(['send', 'nobody', 'hello'])).status).toBe(66);
-    const client = await connect({
-      url: stage.gateway.server!.url,
-      token,
-      client: { id: 'cli', mode: 'cli', version: '1', platform: 'test' },
-    });
+    const client = await stage.client();
     await client.call('sessions.create', { key: 'bo' });
     client.close();
     expect(JSON.parse((await use(['send', 'bo', 'hello', '--json'])).stdout)).toMatchObject({ sessionKey: 'agent:main:bo' });
@@ -235,9 +220,9 @@ describe('the lists', () => {
 
   it('are filtered', async () => {
     const { use, stage } = await open();
-    await say(stage.gateway, 'hello', 'ana', { origin: { channel: 'loopback', peer: { kind: 'group', id: 'kitchen' } } });
+    await stage.receive({ origin: { channel: 'loopback', peer: { kind: 'group', id: 'kitchen' } }, text: 'hello' });
     await use(['send', 'main', 'fail']);
-    await stage.settled();
+    await stage.finished();
     const keys = async (...flags: string[]) => (await use(['sessions', '--keys', ...flags])).stdout.trimEnd().split('\n');
     expect(await keys('--kind', 'group')).toEqual(['agent:main:loopback:group:kitchen']);
     expect(await keys('--agent', 'bo')).toEqual(['agent:bo:main']);
@@ -252,22 +237,7 @@ describe('the lists', () => {
 
   it('show who spawned whom as a tree', async () => {
     const { use, stage } = await open();
-    const child = (key: string, parent: string) =>
-      stage.gateway.store.write(
-        {
-          name: 'test child',
-          *body(t) {
-            yield* t.run(
-              `INSERT INTO sessions (id, key, life, current, agent, kind, parent_key, created_at, last_at, last_pos)
-               SELECT ?, ?, 1, 1, 'main', 'other', key, 0, 0, pk FROM sessions WHERE key = ?`,
-              key,
-              key,
-              parent,
-            );
-          },
-        },
-        {},
-      );
+    const child = (key: string, parent: string) => stage.rows.addChild(key, parent);
     await child('agent:main:subagent:a', 'agent:main:main');
     await child('agent:main:subagent:b', 'agent:main:main');
     await child('agent:main:subagent:c', 'agent:main:subagent:a');
@@ -313,11 +283,11 @@ describe('the lists', () => {
 
   it('tell what the gateway is doing', async () => {
     const { use, stage } = await open();
-    expect((await use(['status'])).stdout).toContain(`Interlane 1 at ${stage.gateway.server!.url}, up 0s (process ${process.pid})`);
+    expect((await use(['status'])).stdout).toContain(`Interlane 1 at ${stage.server.url}, up 0s (process ${process.pid})`);
     expect(JSON.parse((await use(['status', '--json'])).stdout)).toMatchObject({
       agents: 2,
       runs: { running: 0 },
-      url: stage.gateway.server!.url,
+      url: stage.server.url,
     });
   });
 });
@@ -386,7 +356,7 @@ describe('interlane tail', () => {
 describe('interlane token', () => {
   it('makes, lists, rotates and ends tokens', async () => {
     const { use, stage } = await open();
-    const { url } = stage.gateway.server!;
+    const { url } = stage.server;
     const made = await use(['token', 'create', 'ci', '--scope', 'write']);
     expect(made).toMatchObject({ status: 0, stdout: expect.stringMatching(/^il_\w+_[\w-]+\n$/), stderr: '' });
     const as = (secret: string) => use(['status', '--url', url, '--token', secret.trim()]);
@@ -407,7 +377,7 @@ describe('interlane token', () => {
 describe('finding the gateway', () => {
   it('by file, by address, by environment; the secret of the file goes only to the gateway that wrote it', async () => {
     const { use, stage } = await open();
-    const { url } = stage.gateway.server!;
+    const { url } = stage.server;
     const elsewhere = { INTERLANE_STATE_DIR: '/nowhere' };
     expect((await use(['status', '--url', url])).status).toBe(0);
     expect((await use(['status'], { env: { ...elsewhere, INTERLANE_URL: url, INTERLANE_TOKEN: token } })).status).toBe(0);
