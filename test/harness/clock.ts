@@ -42,7 +42,7 @@ interface Timer {
 export class ManualClock extends WatchedClock implements Clock {
   private time = 1_800_000_000_000;
   private readonly timers = new Set<Timer>();
-  private readonly watchers = new Set<() => void>();
+  private readonly watchers = new Set<(ms: number) => void>();
 
   /** `quietTurns`: 1 is enough where nothing but the engine runs. */
   constructor(quietTurns = 50) {
@@ -62,7 +62,7 @@ export class ManualClock extends WatchedClock implements Clock {
     this.used();
     const timer = { at: this.time + ms, ms, work };
     this.timers.add(timer);
-    for (const look of this.watchers) look();
+    for (const look of this.watchers) look(ms);
     return () => {
       this.used();
       this.timers.delete(timer);
@@ -104,12 +104,19 @@ export class ManualClock extends WatchedClock implements Clock {
 
   /** Resolves when something sleeps for exactly this long. For what comes from other processes; else `settled` is enough. */
   async sleeping(ms: number): Promise<void> {
-    const sleeps = () => [...this.timers].some((timer) => timer.ms === ms);
-    if (sleeps()) return;
-    const begun = Promise.withResolvers<void>();
-    const look = () => sleeps() && begun.resolve();
-    this.watchers.add(look);
-    await begun.promise.finally(() => this.watchers.delete(look));
+    if (![...this.timers].some((timer) => timer.ms === ms)) await this.fallsAsleep(ms);
+  }
+
+  /** Resolves when something begins, from now on, to sleep for exactly this long. */
+  fallsAsleep(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const look = (begun: number) => {
+        if (begun !== ms) return;
+        this.watchers.delete(look);
+        resolve();
+      };
+      this.watchers.add(look);
+    });
   }
 
   /** How long the next timer still sleeps. */

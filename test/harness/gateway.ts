@@ -359,8 +359,9 @@ export class TestGateway implements AsyncDisposable {
     return server;
   }
 
+  /** The port it listens at, or listened at last. */
   get port(): number {
-    return this.server.port;
+    return this.lastPort;
   }
 
   get url(): string {

@@ -19,7 +19,7 @@ const answerOf = async (stage: TestGateway, runId: string) => {
   return [state, reply ?? error];
 };
 /** Somebody has begun to wait in inbox. */
-const waits = (stage: TestGateway, seconds = 25) => stage.clock.sleeping(seconds * 1_000);
+const waits = (stage: TestGateway, seconds = 25) => stage.clock.fallsAsleep(seconds * 1_000);
 const offered = (stage: TestGateway, nth: number) =>
   stage.event((event) => event.kind === 'run' && event.sessionKey === fable && event.state === 'waiting', { nth });
 

@@ -5,31 +5,28 @@ import { connect, createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { type OperationName, operations } from '../../src/protocol/operations/all.ts';
-import { HandClock } from '../clock.ts';
-import { bytes, http, listen, openDoor, reopen, upgrading, Wire, type Door } from './door.ts';
-import { forTest, gates, Stage, type ScriptText } from './stage.ts';
+import { TestGateway, testGateway, type ConfigText, type ScriptText, type TestOptions } from '../harness/gateway.ts';
+import { bytes, http, upgrading, Wire } from '../harness/socket.ts';
 
 const main = 'agent:main:main';
 const echo: ScriptText = [{ steps: [{ say: 'you said {{input}}' }] }];
-const open = (config = {}, script = echo, more = {}) => openDoor(new HandClock(), config, script, more);
+const open = (config: ConfigText = {}, script = echo, more: TestOptions = {}) =>
+  testGateway({ config, script, listen: { token: undefined }, stops: true, ...more });
 const missingScope = { code: 'FORBIDDEN', details: { code: 'MISSING_SCOPE' } };
 const names = Object.keys(operations) as OperationName[];
 
-async function token(door: Door<HandClock>, wish: { name: string; scopes?: 'operator.read'[]; level?: 'PUBLIC'; sessionKey?: string }) {
-  const admin = await Wire.connect(door.port, door.admin);
-  const made = await admin.call('tokens.create', wish);
-  await admin.end();
-  return made.token;
+async function token(door: TestGateway, wish: { name: string; scopes?: 'operator.read'[]; level?: 'PUBLIC'; sessionKey?: string }) {
+  return (await door.call('tokens.create', wish)).token;
 }
 
 /** The cookie of a browser that followed a sign-in link. */
-async function signIn(door: Door<HandClock>, url: string): Promise<string> {
+async function signIn(door: TestGateway, url: string): Promise<string> {
   const { pathname, search } = new URL(url);
   const { headers } = await http(door.port, `${pathname}${search}`);
   return headers['set-cookie']![0]!.split(';')[0]!;
 }
 
-const origin = (door: Door<HandClock>) => `http://127.0.0.1:${door.port}`;
+const origin = (door: TestGateway) => `http://127.0.0.1:${door.port}`;
 
 describe('what a client says of itself', () => {
   it('gives it no right: scopes and role come from the token', async () => {
@@ -112,7 +109,7 @@ describe('a token that has ended', () => {
 
   it('is refused also when it is the cookie of a browser', async () => {
     const door = await open();
-    const cookie = await signIn(door, door.signInUrl);
+    const cookie = await signIn(door, door.server.signInUrl);
     const browser = await Wire.connect(door.port, undefined, {}, { cookie, origin: origin(door) });
     const admin = await Wire.connect(door.port, door.admin);
     const { tokens } = await admin.call('tokens.list');
@@ -126,13 +123,13 @@ describe('a token that has ended', () => {
 
   it('by its time ends its connections too, and not earlier', async () => {
     const door = await open();
-    const cookie = await signIn(door, door.signInUrl);
+    const cookie = await signIn(door, door.server.signInUrl);
     const browser = await Wire.connect(door.port, undefined, {}, { cookie, origin: origin(door) });
     const day = 86_400_000;
     // Time passes in leaps, so that no ping is left unanswered.
-    door.stage.clock.time += 30 * day - 1_000;
+    door.clock.jump(30 * day - 1_000);
     expect(await browser.call('health')).toMatchObject({ ok: true });
-    door.stage.clock.advance(1_000);
+    await door.clock.advance(1_000);
     expect(await browser.closed).toEqual({ code: 1008, reason: 'token expired' });
     await expect(Wire.connect(door.port, undefined, {}, { cookie, origin: origin(door) })).rejects.toMatchObject({
       details: { code: 'AUTH_TOKEN_MISMATCH' },
@@ -144,7 +141,7 @@ describe('the config', () => {
   it('is changed by no method and no route, and nothing is done before authentication', async () => {
     expect(names.filter((name) => /config|settings|reload|exec|plugin|update/.test(name))).toEqual([]);
     const door = await open();
-    const before = readFileSync(join(door.stage.stateDir, 'cli.json'), 'utf8');
+    const before = readFileSync(join(door.stateDir, 'cli.json'), 'utf8');
     for (const name of names) {
       const wire = await Wire.open(door.port);
       expect(await wire.refusal(name, { key: 'main', name: 'admin' })).toMatchObject({ details: { code: 'HANDSHAKE_REQUIRED' } });
@@ -159,8 +156,8 @@ describe('the config', () => {
         });
         expect([401, 404, 405]).toContain(status);
       }
-    expect(readFileSync(join(door.stage.stateDir, 'cli.json'), 'utf8')).toBe(before);
-    expect(await door.stage.rows('SELECT 1 FROM runs')).toEqual([]);
+    expect(readFileSync(join(door.stateDir, 'cli.json'), 'utf8')).toBe(before);
+    expect(await door.rows.runs()).toEqual([]);
   });
 });
 
@@ -178,18 +175,18 @@ describe('a tool that acts', () => {
     const bound = await Wire.connect(door.port, await token(door, { name: 'bound', sessionKey: 'main' }));
     expect(await bound.refusal('tools.invoke', { ...act, sessionKey: 'other' })).toMatchObject(missingScope);
     expect(await bound.refusal('tools.invoke', { ...act, sessionKey: 'agent:main:missing' })).toMatchObject(missingScope);
-    expect(await door.stage.rows('SELECT 1 FROM runs')).toEqual([]);
+    expect(await door.rows.runs()).toEqual([]);
     expect(await bound.call('tools.invoke', { ...act, sessionKey: 'main' })).toMatchObject({ ok: true, result: { status: 'accepted' } });
-    await door.stage.settled();
-    const [entry] = await door.stage.rows<{ provenance: string }>(`SELECT provenance FROM entries WHERE text = 'do it'`);
-    expect(JSON.parse(entry!.provenance)).toMatchObject({ sourceSession: main });
+    await door.finished();
+    const [entry] = await door.rows.entries({ text: 'do it' });
+    expect(JSON.parse(entry!.provenance!)).toMatchObject({ sourceSession: main });
   });
 });
 
 describe('a page of another site', () => {
   it('cannot open a websocket, with or without the cookie; our own can', async () => {
     const door = await open();
-    const cookie = await signIn(door, door.signInUrl);
+    const cookie = await signIn(door, door.server.signInUrl);
     for (const foreign of [
       'https://evil.example',
       'null',
@@ -236,7 +233,7 @@ describe('a page of another site', () => {
     const upgrade = Object.entries(upgrading).map(([name, text]) => `${name}: ${text}\r\n`);
     socket.write(`GET / HTTP/1.1\r\nHost: evil.example\r\n${upgrade.join('')}\r\n`);
     await once(socket.resume(), 'end');
-    await door.stage.close();
+    await door.close();
     expect(await bytes(door.port, 'GET / HTTP/1.1\r\n\r\n')).toBe('');
   });
 
@@ -251,16 +248,15 @@ describe('a page of another site', () => {
 /** A gateway with one session that is RESTRICTED: what was said there, and what names it. */
 async function withSecret() {
   const door = await open({ classification: { channels: { vault: 'RESTRICTED' } } });
-  const { stage } = door;
   const {
     sessionKey: key,
     sessionId,
     runId,
-  } = await stage.gateway.receive({
+  } = await door.receive({
     origin: { channel: 'vault', peer: { kind: 'group', id: 'spy' } },
     text: 'the word is xyzzy',
   });
-  await stage.settled();
+  await door.finished();
   const admin = await Wire.connect(door.port, door.admin);
   await admin.call('sessions.patch', { key, label: 'Vault' });
   const low = await Wire.connect(door.port, await token(door, { name: 'low', scopes: ['operator.admin'] as never, level: 'PUBLIC' }));
@@ -339,7 +335,7 @@ describe('a level', () => {
       await wire.call('sessions.messages.subscribe', { key, cursor: '1' });
     }
     const said = { origin: { channel: 'vault', peer: { kind: 'group', id: 'spy' } }, text: 'now it is xyzzy two' } as const;
-    await door.stage.gateway.receive(said);
+    await door.receive(said);
     await admin.event('chat', ({ state }) => state === 'final');
     await admin.event('session.message', ({ messageSeq }) => messageSeq === 4);
     // Something it may see comes after it, so that what it was not told would have been told by now.
@@ -357,13 +353,13 @@ describe('a level', () => {
     await admin.call('sessions.create', { key: 'big' });
     await low.call('sessions.subscribe', {});
     low.socket.pause();
-    const armed = door.stage.clock.asleep(30_000);
+    const armed = door.clock.fallsAsleep(30_000);
     for (let n = 0; n < 30; n++) await admin.call('chat.inject', { sessionKey: 'big', message: 'x'.repeat(900_000) });
     await armed;
     // Heard by the bus while it is PUBLIC, written for the reader when it is RESTRICTED.
     await admin.call('chat.inject', { sessionKey: 'main', message: 'for everyone' });
-    await door.stage.gateway.receive({ origin: { channel: 'vault', peer: { kind: 'direct', id: 'spy' } }, text: 'now it is xyzzy two' });
-    await door.stage.settled();
+    await door.receive({ origin: { channel: 'vault', peer: { kind: 'direct', id: 'spy' } }, text: 'now it is xyzzy two' });
+    await door.finished();
     expect((await admin.call('sessions.describe', { key: 'main' })).session).toMatchObject({ taint: 'RESTRICTED' });
     await admin.call('sessions.create', { key: 'after' });
     low.socket.resume();
@@ -372,34 +368,28 @@ describe('a level', () => {
   }, 30_000);
 
   it('hides what a run says after it has read something above it', async () => {
-    const gate = gates();
-    const door = await openDoor(
-      new HandClock(),
-      { classification: { tools: { gate: 'RESTRICTED' } } },
-      [
-        {
-          when: 'look',
-          steps: [
-            { say: 'let me look', calls: [{ tool: 'gate', args: { name: 'one' } }] },
-            { say: 'the word is xyzzy', stream: 4 },
-          ],
-        },
-      ],
-      { tools: [gate.tool] },
-    );
+    const door = await open({ classification: { tools: { gate: 'RESTRICTED' } } }, [
+      {
+        when: 'look',
+        steps: [
+          { say: 'let me look', calls: [{ tool: 'gate', args: { name: 'one' } }] },
+          { say: 'the word is xyzzy', stream: 4 },
+        ],
+      },
+    ]);
     const low = await Wire.connect(door.port, await token(door, { name: 'low', scopes: ['operator.write'] as never, level: 'PUBLIC' }));
     const admin = await Wire.connect(door.port, door.admin);
     for (const wire of [low, admin]) await wire.call('sessions.subscribe', {});
     const asked = low.ask('agent', { message: 'look', idempotencyKey: 'k' });
     expect(await low.answer(asked)).toMatchObject({ status: 'accepted' });
     const waiting = low.ask('agent.wait', { runId: 'k' });
-    await gate.entered('one');
+    await door.stops.entered('one');
     await low.event('session.message', ({ messageSeq }) => messageSeq === 2);
     // What the model says after that is passed on while it speaks, and again when it is done.
-    const speaking = door.stage.clock.asleep(100);
-    gate.open('one');
+    const speaking = door.clock.fallsAsleep(100);
+    door.stops.open('one');
     await speaking;
-    door.stage.clock.advance(100);
+    await door.clock.advance(100);
     await admin.event('chat', ({ deltaText }) => deltaText === 'the word is xyzzy');
     await admin.event('chat', ({ state }) => state === 'final');
     await expect(low.answer(asked, 2)).rejects.toMatchObject({ details: { code: 'RUN_NOT_FOUND' } });
@@ -444,9 +434,8 @@ describe('a token that ends', () => {
   });
 
   it('takes along the requests under way', async () => {
-    const { tool, entered, open: letGo } = gates();
     const script: ScriptText = [{ steps: [{ calls: [{ tool: 'gate', args: { name: 'g' } }] }, { say: 'late' }] }];
-    const door = await open({}, script, { tools: [tool] });
+    const door = await open({}, script);
     const admin = await Wire.connect(door.port, door.admin);
     const { token: made } = await admin.call('tokens.create', { name: 'temp', scopes: ['operator.write'] });
     const waiting = fetch(`${origin(door)}/sessions/main/messages?wait=60`, {
@@ -454,17 +443,17 @@ describe('a token that ends', () => {
       headers: { authorization: `Bearer ${made}` },
       body: JSON.stringify({ message: 'hello' }),
     });
-    await entered('g');
+    await door.stops.entered('g');
     await admin.call('tokens.revoke', { name: 'temp' });
     expect(await (await waiting).json()).toMatchObject({ ok: false, error: { code: 'UNAUTHORIZED' } });
-    letGo('g');
+    door.stops.open('g');
   });
 
   it("that is in INTERLANE_TOKEN and not an admin's is refused at the start instead of becoming one", async () => {
     const door = await open();
     const made = await token(door, { name: 'inside', sessionKey: main });
-    await door.stage.close();
-    await expect(door.stage.start({}, [], { listen: { ...listen, token: made } })).rejects.toThrow(/INTERLANE_TOKEN is the token "inside"/);
+    await door.close();
+    await expect(door.start({ listen: { token: made } })).rejects.toThrow(/INTERLANE_TOKEN.*"inside"/);
   });
 });
 
@@ -488,9 +477,8 @@ describe('a token that only reads', () => {
 
 describe('a tool whose results have a level', () => {
   it('gives them to nobody below it who asks from outside', async () => {
-    const gate = gates();
-    gate.open('one');
-    const door = await open({ classification: { tools: { gate: 'CONFIDENTIAL' } } }, echo, { tools: [gate.tool] });
+    const door = await open({ classification: { tools: { gate: 'CONFIDENTIAL' } } });
+    door.stops.open('one');
     const low = await Wire.connect(door.port, await token(door, { name: 'low', level: 'PUBLIC' }));
     const bound = await Wire.connect(door.port, await token(door, { name: 'bound', sessionKey: 'main' }));
     const admin = await Wire.connect(door.port, door.admin);
@@ -543,14 +531,15 @@ describe('a session that another may not see', () => {
 
 describe('an address that others can reach', () => {
   it('is not opened without a token', async () => {
-    const stage = forTest(new Stage(new HandClock()));
-    const at = (more: object) => stage.start({}, [], { listen: { ...listen, host: '0.0.0.0', ...more } });
-    await expect(at({})).rejects.toMatchObject({ code: 'PORT_UNUSABLE', message: expect.stringContaining('there is no token yet') });
+    const stage = new TestGateway({});
+    onTestFinished(() => stage.end());
+    const at = (more: object) => stage.start({ listen: { token: undefined, host: '0.0.0.0', port: 0, ...more } });
+    await expect(at({})).rejects.toMatchObject({ code: 'PORT_UNUSABLE' });
     await expect(at({ token: '' })).rejects.toMatchObject({ code: 'PORT_UNUSABLE' });
     await at({ token: 'from the environment' });
-    const wire = await Wire.connect(stage.gateway.server!.port, 'from the environment');
+    const wire = await Wire.connect(stage.port, 'from the environment');
     expect(await wire.call('health')).toMatchObject({ ok: true });
-    await expect(Wire.connect(stage.gateway.server!.port, '')).rejects.toMatchObject({ code: 'INVALID_REQUEST' });
+    await expect(Wire.connect(stage.port, '')).rejects.toMatchObject({ code: 'INVALID_REQUEST' });
     await stage.close();
     // There is a token now: the one that was made at that start.
     await at({});
@@ -559,12 +548,13 @@ describe('an address that others can reach', () => {
   it('or port that is taken does not use up the one time that the admin’s secret is shown', async () => {
     const taken = createServer();
     await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve));
-    const stage = forTest(new Stage(new HandClock()));
+    const stage = new TestGateway({});
+    onTestFinished(() => stage.end());
     const { port } = taken.address() as AddressInfo;
-    await expect(stage.start({}, [], { listen: { ...listen, port } })).rejects.toMatchObject({ code: 'PORT_UNUSABLE' });
+    await expect(stage.start({ listen: { token: undefined, port } })).rejects.toMatchObject({ code: 'PORT_UNUSABLE' });
     await new Promise((resolve) => taken.close(resolve));
-    await stage.start({}, [], { listen: { ...listen, port } });
-    expect(stage.gateway.server!.adminToken).toMatch(/^il_/);
+    await stage.start({ listen: { token: undefined, port } });
+    expect(stage.server.adminToken).toMatch(/^il_/);
   });
 });
 
@@ -583,7 +573,7 @@ describe('guessing', () => {
     expect(await wrong({ localAddress: '127.0.0.2' })).toBe('AUTH_TOKEN_MISMATCH');
     const wire = await Wire.connect(door.port, door.admin);
     expect(await wire.call('health')).toMatchObject({ ok: true });
-    door.stage.clock.time += 60_000;
+    door.clock.jump(60_000);
     expect(await wrong()).toBe('AUTH_TOKEN_MISMATCH');
   });
 });
@@ -596,21 +586,18 @@ describe('too much', () => {
     const refused = await http(door.port, '/', { headers: upgrading });
     expect(refused).toMatchObject({ status: 503, body: expect.stringContaining('"type":"unavailable"') });
     expect(await wire.call('status')).toMatchObject({ connections: 257 });
-    door.stage.clock.advance(15_000);
+    await door.clock.advance(15_000);
     for (const stranger of strangers) expect((await stranger.closed).code).toBe(1008);
     await Wire.connect(door.port, door.admin);
   });
 
   it('of requests on one connection is refused for now, and the connection lives', async () => {
-    const gate = gates();
-    const door = await open({}, [{ steps: [{ calls: [{ tool: 'gate', args: { name: 'one' } }] }, { say: 'done' }] }], {
-      tools: [gate.tool],
-    });
+    const door = await open({}, [{ steps: [{ calls: [{ tool: 'gate', args: { name: 'one' } }] }, { say: 'done' }] }]);
     const wire = await Wire.connect(door.port, door.admin);
     await wire.call('chat.send', { sessionKey: 'main', message: 'x', idempotencyKey: 'k' });
     const waits = Array.from({ length: 256 }, () => wire.ask('agent.wait', { runId: 'k' }));
     expect(await wire.refusal('health')).toMatchObject({ code: 'UNAVAILABLE', retryable: true, details: { code: 'BUSY' } });
-    gate.open('one');
+    door.stops.open('one');
     for (const id of waits) expect(await wire.answer(id)).toMatchObject({ status: 'ok' });
     expect(await wire.call('health')).toMatchObject({ ok: true });
   });
@@ -622,7 +609,7 @@ describe('too much', () => {
     dead.socket.pause();
     expect(await admin.call('status')).toMatchObject({ connections: 2 });
     for (let n = 1; n <= 2; n++) {
-      door.stage.clock.advance(30_000);
+      await door.clock.advance(30_000);
       await admin.event('tick', () => true, n);
       await admin.call('health');
     }
@@ -635,7 +622,7 @@ describe('too much', () => {
 describe('a sign-in link', () => {
   it('works once, and sets a cookie that scripts and other sites cannot use', async () => {
     const door = await open();
-    const { pathname, search } = new URL(door.signInUrl);
+    const { pathname, search } = new URL(door.server.signInUrl);
     const first = await http(door.port, `${pathname}${search}`);
     expect(first).toMatchObject({ status: 303, headers: { location: '/', 'cache-control': 'no-store' } });
     expect(first.headers['set-cookie']).toEqual([
@@ -657,12 +644,12 @@ describe('a sign-in link', () => {
     const follow = async (url: string) => (await http(door.port, `/signin${new URL(url).search}`)).status;
     const older = await admin.call('tokens.signIn');
     const newer = await admin.call('tokens.signIn');
-    expect(await follow(door.signInUrl)).toBe(403);
+    expect(await follow(door.server.signInUrl)).toBe(403);
     expect(await follow(older.url)).toBe(403);
     expect(await follow(newer.url)).toBe(303);
     const late = await admin.call('tokens.signIn');
-    expect(late.expiresAt).toBe(door.stage.clock.now() + 600_000);
-    door.stage.clock.time += 600_000;
+    expect(late.expiresAt).toBe(door.clock.now() + 600_000);
+    door.clock.jump(600_000);
     expect(await follow(late.url)).toBe(403);
   });
 });
@@ -670,20 +657,20 @@ describe('a sign-in link', () => {
 describe('secrets', () => {
   it('of the command line are private to the user and die with the process', async () => {
     const door = await open();
-    const file = join(door.stage.stateDir, 'cli.json');
+    const file = join(door.stateDir, 'cli.json');
     expect(statSync(file).mode & 0o777).toBe(0o600);
     const written = JSON.parse(readFileSync(file, 'utf8')) as { url: string; token: string; pid: number };
     expect(written).toMatchObject({ url: door.url, pid: process.pid });
     const wire = await Wire.connect(door.port, written.token);
     expect(await wire.call('tokens.list')).toMatchObject({ tokens: [{ name: 'admin' }] });
-    const after = await reopen(door);
+    const after = await door.restart();
     await expect(Wire.connect(after.port, written.token)).rejects.toMatchObject({ details: { code: 'AUTH_TOKEN_MISMATCH' } });
-    await after.stage.close();
-    expect(readdirSync(door.stage.stateDir)).not.toContain('cli.json');
+    await after.close();
+    expect(readdirSync(door.stateDir)).not.toContain('cli.json');
   });
 
   it('are nowhere in the state, and nowhere in what the operator is told', async () => {
-    const door = await open({}, echo, { listen: { ...listen, token: 'environment-secret-0123456789' } });
+    const door = await open({}, echo, { listen: { token: 'environment-secret-0123456789' } });
     const admin = await Wire.connect(door.port, door.admin);
     const { token: made } = await admin.call('tokens.create', { name: 'made' });
     const { token: fresh } = await admin.call('tokens.rotate', { name: 'made' });
@@ -691,17 +678,17 @@ describe('secrets', () => {
     const cookie = (await signIn(door, url)).split('=')[1]!;
     await Wire.connect(door.port, fresh);
     await Wire.connect(door.port, 'environment-secret-0123456789');
-    await expect(Wire.connect(door.port, `${fresh}x`)).rejects.toThrow('token is wrong');
+    await expect(Wire.connect(door.port, `${fresh}x`)).rejects.toMatchObject({ details: { code: 'AUTH_TOKEN_MISMATCH' } });
     expect(await admin.refusal('tokens.create', { name: 'made' })).toMatchObject({ details: { code: 'TOKEN_EXISTS' } });
     const secrets = [door.admin, made, fresh, cookie, 'environment-secret-0123456789', new URL(url).searchParams.get('code')!];
     const listed = JSON.stringify(await admin.call('tokens.list'));
     for (const secret of secrets) {
       const tail = secret.slice(-20);
       expect(listed).not.toContain(tail);
-      expect(door.stage.warnings.join('\n')).not.toContain(tail);
-      for (const name of readdirSync(door.stage.stateDir)) {
-        if (name === 'cli.json' || !statSync(join(door.stage.stateDir, name)).isFile()) continue;
-        expect(readFileSync(join(door.stage.stateDir, name)).includes(tail)).toBe(false);
+      expect(door.warnings.join('\n')).not.toContain(tail);
+      for (const name of readdirSync(door.stateDir)) {
+        if (name === 'cli.json' || !statSync(join(door.stateDir, name)).isFile()) continue;
+        expect(readFileSync(join(door.stateDir, name)).includes(tail)).toBe(false);
       }
     }
   });

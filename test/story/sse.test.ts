@@ -193,7 +193,7 @@ describe('a stream ends', () => {
     socket.write(`GET ${main}?follow=1 HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer ${adminToken}\r\n\r\n`);
     while ((await streams(stage)) !== '1');
     const state = { stuck: false };
-    void stage.clock.sleeping(30_000).then(() => (state.stuck = true));
+    void stage.clock.fallsAsleep(30_000).then(() => (state.stuck = true));
     // As much as the buffers of two sockets hold, however much that is on this machine, and then more.
     let said = 0;
     for (let more = 5; more > 0; said += 1_800_000) {

@@ -14,9 +14,9 @@ import { describe, expect, it } from 'vitest';
 import { errorTable } from '../../src/errors.ts';
 import { eventNames, frameLimits } from '../../src/protocol/frame.ts';
 import { type OperationName, operations } from '../../src/protocol/operations/all.ts';
-import { HandClock } from '../clock.ts';
-import { connectParams, openDoor, Published, published, Refused, reopen, Wire } from './door.ts';
-import { eventOf, gates, type ScriptText } from './stage.ts';
+import { testGateway, type ConfigText, type ScriptText, type TestOptions } from '../harness/gateway.ts';
+import { Published, published } from '../harness/published.ts';
+import { connectParams, Refused, Wire } from '../harness/socket.ts';
 
 const echo: ScriptText = [
   { when: 'fail', steps: [{ fail: 'the model is out' }] },
@@ -25,7 +25,8 @@ const echo: ScriptText = [
 ];
 const main = 'agent:main:main';
 
-const open = (config = {}, more = {}) => openDoor(new HandClock(), config, echo, more);
+const open = (config: ConfigText = {}, more: TestOptions = {}) =>
+  testGateway({ config, script: echo, listen: { token: undefined }, stops: true, ...more });
 
 /** Every event a connection got so far has the number after the one before it. */
 const numbered = (events: { seq?: number | undefined }[]) => {
@@ -116,10 +117,10 @@ describe('the published client', () => {
       { runId: 'fail', state: 'error', errorMessage: 'the model is out' },
     ]);
     expect(client.payloads('session.message').map(({ messageSeq }) => messageSeq)).toEqual([1, 2, 3, 4, 5]);
-    door.stage.clock.advance(30_000);
+    await door.clock.advance(30_000);
     await client.until(() => client.payloads('tick').length === 1);
     expect(published('TickEvent').safeParse(client.payloads('tick')[0]).error).toBeUndefined();
-    await door.stage.close();
+    await door.close();
     await client.until(() => client.closes.length > 0);
     expect(client.closes[0]).toMatchObject({ code: 1012 });
     expect(published('ShutdownEvent').safeParse(client.payloads('shutdown')[0]).error).toBeUndefined();
@@ -135,7 +136,7 @@ describe('the published client', () => {
     await client.until(() => client.payloads('session.message').length === 2);
     const { cursor } = client.payloads('session.message').at(-1) as { cursor: string };
 
-    door = await reopen(door);
+    door = await door.restart();
     await client.until(() => client.hellos.length === 2);
     // Said while it was not listening.
     await client.call('agent', { message: 'between', idempotencyKey: 'm' }, { expectFinal: true });
@@ -402,7 +403,7 @@ describe('lists', () => {
     const door = await open({ agents: { list: [{ id: 'main', default: true }, { id: 'b' }] } });
     const wire = await Wire.connect(door.port, door.admin);
     for (const key of ['agent:main:old', 'agent:b:old', 'agent:b:new']) await wire.call('sessions.create', { key });
-    for (const key of ['agent:main:old', 'agent:b:old']) await door.stage.gateway.engine.closeSession(key, 'archived', false);
+    for (const key of ['agent:main:old', 'agent:b:old']) await door.closeSession(key, 'archived', false);
     const keys = async (params: object) => (await wire.call('sessions.list', params)).sessions.map(({ key }) => key).toSorted();
     expect(await keys({})).toEqual(['agent:b:main', 'agent:b:new', main]);
     expect(await keys({ archived: true })).toEqual(['agent:b:old', 'agent:main:old']);
@@ -427,15 +428,14 @@ describe('lists', () => {
 
 describe('an idempotency key', () => {
   it('is one run: under way, ended well, ended badly, and after a restart', async () => {
-    const gate = gates();
-    let door = await open({}, { tools: [gate.tool] });
+    let door = await open();
     let wire = await Wire.connect(door.port, door.admin);
     const send = (message: string, idempotencyKey: string) => wire.call('chat.send', { sessionKey: 'main', message, idempotencyKey });
     expect(await send('gate', 'k')).toMatchObject({ runId: 'k', status: 'started' });
-    await gate.entered('one');
+    await door.stops.entered('one');
     expect(await send('gate', 'k')).toMatchObject({ runId: 'k', status: 'in_flight' });
     expect(await wire.call('agent.wait', { runId: 'k', timeoutMs: 0 })).toMatchObject({ status: 'timeout', state: 'running' });
-    gate.open('one');
+    door.stops.open('one');
     expect(await wire.call('agent.wait', { runId: 'k' })).toMatchObject({ status: 'ok', terminalReply: { text: 'through the gate' } });
     expect(await send('gate', 'k')).toMatchObject({ runId: 'k', status: 'ok' });
     await send('fail', 'f');
@@ -443,7 +443,7 @@ describe('an idempotency key', () => {
     expect(await send('fail', 'f')).toMatchObject({ runId: 'f', status: 'error' });
     const before = await wire.call('chat.history', { sessionKey: 'main' });
 
-    door = await reopen(door, {}, { tools: [gate.tool] });
+    await door.restart();
     wire = await Wire.connect(door.port, door.admin);
     expect(await send('gate', 'k')).toMatchObject({ runId: 'k', status: 'ok' });
     expect(await send('fail', 'f')).toMatchObject({ runId: 'f', status: 'error' });
@@ -470,7 +470,7 @@ describe('an idempotency key', () => {
       [second, 'chat.send', { sessionKey: 'main', message: 'one', idempotencyKey: 'k' }],
     ] as const)
       expect(await by.refusal(method, params)).toMatchObject(conflict);
-    expect(await door.stage.rows('SELECT id FROM runs')).toEqual([{ id: 'k' }]);
+    expect(await door.rows.runs({}, 'id')).toEqual([{ id: 'k' }]);
   });
 
   it('of an injected or sent message is one message, and another text is a conflict', async () => {
@@ -482,12 +482,12 @@ describe('an idempotency key', () => {
     expect(await wire.refusal('chat.inject', { ...inject, message: 'other' })).toMatchObject({ details: { code: 'IDEMPOTENCY_CONFLICT' } });
     const send = { to: 'ana', message: 'hello', channel: 'loopback', idempotencyKey: 's' };
     const sent = await wire.call('send', send);
-    await door.stage.settled();
+    await door.finished();
     expect(await wire.call('send', send)).toEqual(sent);
     for (const other of [{ message: 'other' }, { to: 'bo' }])
       expect(await wire.refusal('send', { ...send, ...other })).toMatchObject({ details: { code: 'IDEMPOTENCY_CONFLICT' } });
-    await door.stage.settled();
-    expect(door.stage.sent.map(({ text }) => text)).toEqual(['hello']);
+    await door.finished();
+    expect(door.sent.map(({ text }) => text)).toEqual(['hello']);
   });
 
   it('of a creation is one session and one run, also without a session key', async () => {
@@ -521,27 +521,25 @@ describe('a wait', () => {
   });
 
   it('ends with its time while the run goes on', async () => {
-    const gate = gates();
-    const door = await open({}, { tools: [gate.tool] });
+    const door = await open();
     const wire = await Wire.connect(door.port, door.admin);
     await wire.call('chat.send', { sessionKey: 'main', message: 'gate', idempotencyKey: 'k' });
-    await gate.entered('one');
-    const asleep = door.stage.clock.asleep(1_234);
+    await door.stops.entered('one');
+    const asleep = door.clock.fallsAsleep(1_234);
     const id = wire.ask('agent.wait', { runId: 'k', timeoutMs: 1_234 });
     await asleep;
-    door.stage.clock.advance(1_234);
+    await door.clock.advance(1_234);
     expect(await wire.answer(id)).toMatchObject({ runId: 'k', status: 'timeout', state: 'running', sessionKey: main });
-    gate.open('one');
+    door.stops.open('one');
     expect(await wire.call('agent.wait', { runId: 'k' })).toMatchObject({ status: 'ok' });
   });
 
   it('for an aborted run is an error; a run is stopped only through its own session', async () => {
-    const gate = gates();
-    const door = await open({}, { tools: [gate.tool] });
+    const door = await open();
     const wire = await Wire.connect(door.port, door.admin);
     await wire.call('sessions.create', { key: 'other' });
     await wire.call('chat.send', { sessionKey: 'main', message: 'gate', idempotencyKey: 'k' });
-    await gate.entered('one');
+    await door.stops.entered('one');
     for (const [method, params] of [
       ['chat.abort', { sessionKey: 'other', runId: 'k' }],
       ['sessions.abort', { key: 'other', runId: 'k' }],
@@ -572,13 +570,13 @@ describe('a send policy that denies', () => {
       runStarted: false,
       runError: { details: { code: 'SEND_POLICY_DENIED' } },
     });
-    expect(await door.stage.rows('SELECT 1 FROM runs')).toEqual([]);
+    expect(await door.rows.runs()).toEqual([]);
     for (const deliver of [{ deliver: false }, {}]) {
       const id = wire.ask('agent', { message: 'quiet', ...deliver, idempotencyKey: `q${JSON.stringify(deliver)}` });
       expect(await wire.answer(id, 2)).toMatchObject({ status: 'ok', result: { payloads: [{ text: 'you said quiet' }] } });
     }
-    await door.stage.settled();
-    expect(door.stage.sent).toEqual([]);
+    await door.finished();
+    expect(door.sent).toEqual([]);
   });
 });
 
@@ -633,11 +631,11 @@ describe('a subscriber', () => {
     await writer.call('chat.inject', { sessionKey: 'main', message: 'first' });
     await slow.event('session.message');
     slow.socket.pause();
-    const armed = door.stage.clock.asleep(30_000);
+    const armed = door.clock.fallsAsleep(30_000);
     const count = 30;
     for (let n = 0; n < count; n++) await writer.call('chat.inject', { sessionKey: 'main', message: 'x'.repeat(900_000) });
     await armed;
-    door.stage.clock.advance(30_000);
+    await door.clock.advance(30_000);
     slow.socket.resume();
     await slow.closed;
     const seen = slow.events('session.message') as { messageSeq: number; cursor: string }[];
@@ -651,24 +649,25 @@ describe('a subscriber', () => {
   }, 30_000);
 
   it('hears a run that waits in between with numbers that only rise', async () => {
-    const door = await openDoor(
-      new HandClock(),
+    const door = await open(
       {
         tools: { sessions: { visibility: 'all' }, agentToAgent: { enabled: true } },
         agents: { list: [{ id: 'main', default: true }, { id: 'b' }] },
       },
-      [
-        {
-          agent: 'main',
-          when: 'ask',
-          steps: [
-            { say: 'let me see', calls: [{ tool: 'sessions_send', args: { sessionKey: 'agent:b:main', message: 'q' } }] },
-            { say: 'done' },
-          ],
-        },
-        { agent: 'b', when: '^\nq$', steps: [{ say: 'a' }] },
-        { steps: [{ say: 'REPLY_SKIP' }] },
-      ],
+      {
+        script: [
+          {
+            agent: 'main',
+            when: 'ask',
+            steps: [
+              { say: 'let me see', calls: [{ tool: 'sessions_send', args: { sessionKey: 'agent:b:main', message: 'q' } }] },
+              { say: 'done' },
+            ],
+          },
+          { agent: 'b', when: '^\nq$', steps: [{ say: 'a' }] },
+          { steps: [{ say: 'REPLY_SKIP' }] },
+        ],
+      },
     );
     const wire = await Wire.connect(door.port, door.admin);
     await wire.call('chat.send', { sessionKey: 'main', message: 'ask', idempotencyKey: 'k' });
@@ -770,7 +769,7 @@ describe('the handshake', () => {
   it('that never comes ends after its time', async () => {
     const door = await open();
     const wire = await Wire.open(door.port);
-    door.stage.clock.advance(15_000);
+    await door.clock.advance(15_000);
     expect(await wire.closed).toMatchObject({ code: 1008, reason: 'no connect request in time' });
   });
 
@@ -826,9 +825,8 @@ describe('after the handshake', () => {
   });
 
   it('a tool answers an operator, also one whose answer is plain text', async () => {
-    const gate = gates();
-    gate.open('now');
-    const door = await open({}, { tools: [gate.tool] });
+    const door = await open();
+    door.stops.open('now');
     const wire = await Wire.connect(door.port, door.admin);
     expect(await wire.call('tools.invoke', { tool: 'gate', args: { name: 'now' } })).toEqual({ ok: true, tool: 'gate', result: 'open' });
     expect(await wire.call('tools.invoke', { tool: 'session_status' })).toMatchObject({ ok: true, result: { key: main } });
@@ -836,15 +834,14 @@ describe('after the handshake', () => {
   });
 
   it('a failed tool call of a connection that has gone leaves nothing behind', async () => {
-    const gate = gates();
-    const door = await open({}, { tools: [gate.tool] });
+    const door = await open();
     const wire = await Wire.connect(door.port, door.admin);
     wire.ask('tools.invoke', { tool: 'gate', args: { name: 'never' } });
-    await gate.entered('never');
+    await door.stops.entered('never');
     await wire.end();
     const other = await Wire.connect(door.port, door.admin);
     expect(await other.call('status')).toMatchObject({ connections: 1 });
-    expect(door.stage.warnings).toEqual([]);
+    expect(door.warnings).toEqual([]);
   });
 
   it('a client that is told of its own session only while it is there: subscriptions end with the connection', async () => {
@@ -856,9 +853,9 @@ describe('after the handshake', () => {
     await wire.closed;
     const other = await Wire.connect(door.port, door.admin);
     await other.call('chat.inject', { sessionKey: 'main', message: 'x' });
-    await eventOf(door.stage.gateway, ({ kind }) => kind === 'entry', 0);
+    await door.event(({ kind }) => kind === 'entry');
     expect(await other.call('status')).toMatchObject({ connections: 1 });
-    expect(door.stage.warnings).toEqual([]);
+    expect(door.warnings).toEqual([]);
   });
 });
 
