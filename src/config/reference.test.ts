@@ -1,14 +1,10 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { HandClock } from '../../test/clock.ts';
+import { testGateway } from '../../test/harness/gateway.ts';
+import { callAs } from '../../test/harness/inside.ts';
 import { mockProvider } from '../../test/mock/provider.ts';
-import { ensureSession } from '../engine/sessions.ts';
-import { startGateway } from '../gateway.ts';
 import { SessionFacts } from '../protocol/session.ts';
-import { decide, partyOf } from '../rules/decide.ts';
-import { nearMisses } from '../rules/route.ts';
+import { compileWorld, decide, partyOf } from '../rules/decide.ts';
+import { compileRoutes, nearMisses } from '../rules/route.ts';
 import { createLog } from '../observe/log.ts';
 import { findModel } from '../runtimes/model/models.ts';
 import { readConfig } from './load.ts';
@@ -52,52 +48,29 @@ function watched<T extends object>(value: T, read: Set<string>, path = ''): T {
   });
 }
 
-const greeting = {
-  text: 'hello',
-  provenance: { kind: 'user' as const },
-  principal: 'test',
-  taint: 0,
-  mode: 'followup' as const,
-  class: 'main' as const,
-  deliver: false,
-  now: 0,
-};
-
 /** Everything that reads a config, asked once each. */
 async function readEverything(config: Config): Promise<void> {
-  const stateDir = mkdtempSync(join(tmpdir(), 'interlane-read-'));
   const log = createLog({ level: config.log.level, terminal: false, write: () => {} });
-  const clock = new HandClock();
-  const gateway = await startGateway(config, { stateDir, log, clock, listen: { version: 'test', token: 'a token for this test' } });
+  const gateway = await testGateway({ parsed: config, log, search: true, channels: [], listen: { host: undefined, port: undefined } });
   // One answer by an agent with settings of its own, one by another with a key of its own.
   for (const [key, settings] of [
     ['agent:a:main', '{}'],
     ['agent:b:main', '{"authProfile":"p"}'],
   ] as const) {
-    await gateway.store.write({ name: 'set', body: (t) => t.run('UPDATE sessions SET settings = ? WHERE key = ?', settings, key) }, {});
-    const { runId } = await gateway.engine.accept({ ...greeting, sessionKey: key, runId: key });
-    expect((await gateway.engine.wait(runId, 30_000)).state).toBe('ok');
+    await gateway.rows.setSession(key, { settings });
+    await gateway.accept(key, { sessionKey: key });
+    expect((await gateway.wait(key)).state).toBe('ok');
   }
   const { runId } = await gateway.receive({ origin: { channel: 'irc', peer: { kind: 'direct', id: '3' } }, text: 'hi', mode: 'collect' });
-  clock.advance(config.session.queue.collectMs);
-  await gateway.engine.wait(runId, 30_000);
-  const made = { id: 'guest', agent: 'a', kind: 'other' };
-  await gateway.store.write(ensureSession, { key: 'agent:a:guest:g', made, now: clock.now() });
-  for (const [key, tool, args, expected] of [
-    ['agent:a:main', 'child__echo', { text: 'hello' }, 'echo: hello'],
-    ['agent:a:guest:g', 'inbox', { waitSeconds: 0 }, expect.stringContaining('nothing yet')],
-  ] as const) {
-    const [session] = await gateway.store.read(
-      { name: 'test', body: (t) => t.all<{ pk: number }>('SELECT pk FROM sessions WHERE key = ?', key) },
-      {},
-    );
-    const call = { tool, args, callId: tool };
-    expect(await gateway.invoker.callAs(session!.pk, call, new AbortController().signal)).toMatchObject({ text: expected });
-  }
+  await gateway.clock.advance(config.session.queue.collectMs);
+  await gateway.wait(runId);
+  await gateway.call('guests.join', { name: 'g', agentId: 'a' });
+  expect(await callAs(gateway, 'agent:a:main', 'child__echo', { text: 'hello' })).toBe('echo: hello');
+  expect(await callAs(gateway, 'agent:a:guest:g', 'inbox', { waitSeconds: 0 })).toContain('nothing yet');
   await gateway.close();
   expect(await findModel(config, {}, () => Promise.reject(new Error('nobody is there')))).toBeUndefined();
-  rmSync(stateDir, { recursive: true, force: true });
-  const { world, routes } = gateway;
+  const world = compileWorld(config);
+  const routes = compileRoutes(config, world.agents);
   nearMisses(routes, { channel: 'irc', peer: { kind: 'direct', id: '2' } }, undefined);
   const caller = partyOf(world, SessionFacts.parse({ key: 'agent:a:irc:direct:1', channel: 'irc', depth: 1 }));
   decide({ action: 'deliver', caller, channel: 'irc', text: 'x' }, world);

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { HandClock } from '../../test/clock.ts';
+import { ManualClock } from '../../test/harness/clock.ts';
 import { Stream } from './sse.ts';
 
 function open() {
-  const clock = new HandClock();
+  const clock = new ManualClock();
   const controller = new AbortController();
   let drops = 0;
   const stream = new Stream(clock, { signal: controller.signal, drop: () => void drops++ });
@@ -28,16 +28,16 @@ describe('an event stream', () => {
     while (text.length < all.length) text += Buffer.from((await reader.read()).value!).toString();
     await waiting;
     expect(text).toBe(all);
-    clock.advance(60_000);
+    await clock.advance(60_000);
     expect([stream.ended, drops()]).toEqual([false, 0]);
   });
 
   it('is cut off when nobody reads for long, and whoever waits is let go', async () => {
     const { stream, clock, drops, undone } = open();
     const waiting = stream.send('a', big);
-    clock.advance(29_999);
+    await clock.advance(29_999);
     expect(stream.ended).toBe(false);
-    clock.advance(1);
+    await clock.advance(1);
     await waiting;
     expect([stream.ended, drops(), undone()]).toEqual([true, 1, 1]);
     expect(stream.send('a', '1')).toBeUndefined();

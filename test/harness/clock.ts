@@ -32,6 +32,14 @@ abstract class WatchedClock {
   }
 }
 
+/** Says whether a promise is settled. Whoever awaits `done` hears of a failure. */
+function watched<T>(happening: Promise<T>): { over: boolean; done: Promise<T> } {
+  const state = { over: false, done: happening };
+  const over = () => void (state.over = true);
+  happening.then(over, over);
+  return state;
+}
+
 interface Timer {
   at: number;
   ms: number;
@@ -90,11 +98,22 @@ export class ManualClock extends WatchedClock implements Clock {
 
   /** Time passes, a second at a time, until the promise is settled. */
   async passing<T>(happening: Promise<T>): Promise<T> {
-    let over = false;
-    const done = happening.finally(() => (over = true));
-    done.catch(() => {}); // the caller hears of it below
-    await this.until(() => over);
-    return done;
+    const state = watched(happening);
+    await this.until(() => state.over);
+    return state.done;
+  }
+
+  /** Timers go off as soon as everything waits for one, until the promise is settled; but only so much time passes. */
+  async hurrying<T>(happening: Promise<T>, mostMs: number): Promise<T> {
+    const state = watched(happening);
+    for (let left = mostMs; !state.over;) {
+      await this.settled();
+      const wait = Math.max(0, this.nextMs);
+      if (state.over || wait > left) continue;
+      left -= wait;
+      await this.advance(wait);
+    }
+    return state.done;
   }
 
   /** The time changes and no timer notices, as on a machine that slept or was set. */

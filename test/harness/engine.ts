@@ -100,10 +100,7 @@ export class Hand implements AsyncDisposable {
   }
 
   async close(): Promise<void> {
-    let closed = false;
-    const closing = this.engine.close(0).finally(() => (closed = true));
-    while (!closed) await this.clock.advance(0);
-    await closing;
+    await this.clock.hurrying(this.engine.close(0), 0);
     await this.store.close();
     this.forget();
   }

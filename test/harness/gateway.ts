@@ -38,6 +38,8 @@ const everyone = { wants: () => true, reset() {} };
 
 export interface TestOptions extends Omit<Partial<GatewayOptions>, 'clock' | 'script' | 'listen' | 'stateDir'> {
   config?: ConfigText;
+  /** A config that was read already, instead of `config`. */
+  parsed?: Config;
   /** Without one, every message is answered with `re:` and itself. */
   script?: ScriptText;
   /** `manual` unless a test needs real time. */
@@ -92,10 +94,10 @@ export class TestGateway implements AsyncDisposable {
 
   /** Starts it on its state, also again after `close()`, with what has changed since. The port stays the same. */
   async start(changes: TestOptions = {}): Promise<this> {
-    const first = this.options === changes || this.script.length === 0;
     this.options = { ...this.options, ...changes };
     const {
       config = {},
+      parsed,
       script = echo,
       listen,
       caller,
@@ -106,9 +108,10 @@ export class TestGateway implements AsyncDisposable {
       shared: ___,
       ...more
     } = this.options;
-    if (first || changes.script) this.script.splice(0, Infinity, ...Script.parse([...(caller === undefined ? [] : [callRule]), ...script]));
+    if (this.script.length === 0 || changes.script)
+      this.script.splice(0, Infinity, ...Script.parse([...(caller === undefined ? [] : [callRule]), ...script]));
     const token = adminToken;
-    this.gateway = await startGateway(Config.parse(config), {
+    this.gateway = await startGateway(parsed ?? Config.parse(config), {
       stateDir: this.stateDir,
       script: this.script,
       clock: this.time,
@@ -132,16 +135,7 @@ export class TestGateway implements AsyncDisposable {
   async close(): Promise<void> {
     const { gateway, time } = this;
     if (!gateway) return;
-    let closed = false;
-    const closing = gateway.close().finally(() => (closed = true));
-    for (let left = 10_000; time instanceof ManualClock && !closed;) {
-      await time.settled();
-      const wait = Math.max(0, time.nextMs);
-      if (closed || wait > left) continue;
-      left -= wait;
-      await time.advance(wait);
-    }
-    await closing;
+    await (time instanceof ManualClock ? time.hurrying(gateway.close(), 10_000) : gateway.close());
     for (const client of this.connections) client.close();
     this.connections.clear();
     this.clients.clear();
@@ -385,7 +379,7 @@ export class TestGateway implements AsyncDisposable {
     const kept = await this.clients.get(token);
     if (!kept || kept.isClosed) this.clients.set(token, this.client({ token }));
     const client = await this.clients.get(token)!;
-    return client.request(method, params) as Promise<unknown> as Promise<Results[M]>;
+    return client.request(method, params) as Promise<Results[M]>;
   }
 
   /** A new token's secret. */

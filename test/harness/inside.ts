@@ -21,7 +21,7 @@ import type { SessionRow } from '../../src/store/rows.ts';
 import type { Tool } from '../../src/tools/define.ts';
 import type { Rowwise } from './rows.ts';
 
-export type Subscription = Parameters<Gateway['bus']['subscribe']>[0];
+type Subscription = Parameters<Gateway['bus']['subscribe']>[0];
 
 export interface Inside {
   store(): Store<FeedEvent>;
@@ -36,6 +36,7 @@ export interface Inside {
   reset(key: string): ReturnType<Gateway['engine']['reset']>;
   closeSession(key: string, to: 'archived' | 'deleted', force: boolean): ReturnType<Gateway['engine']['closeSession']>;
   toolsFor(sessionPk: number): Promise<Tool[]>;
+  callAs: Gateway['invoker']['callAs'];
   deliveries: Pick<Gateway['outbox'], 'list' | 'resend' | 'settle'>;
 }
 
@@ -53,6 +54,7 @@ export function insideOf(gateway: Gateway): Inside {
     abort: (runId, reason) => engine.abort(runId, reason),
     reset: (key) => engine.reset(key),
     closeSession: (key, to, force) => engine.closeSession(key, to, force),
+    callAs: (sessionPk, call, signal) => invoker.callAs(sessionPk, call, signal),
     toolsFor: (sessionPk) => invoker.toolsFor(sessionPk),
     deliveries: outbox,
   };
@@ -67,13 +69,21 @@ export function rowwise(store: Pick<Store<FeedEvent>, 'read' | 'write'>): Rowwis
   };
 }
 
+/** What a tool answers to a session that is driven from outside, without a turn. */
+export async function callAs(gw: Has, key: string, tool: string, args: Record<string, unknown>): Promise<string> {
+  const { pk } = await sessionOf(gw, key);
+  return (await gw.inside.callAs(pk, { tool, args, callId: tool }, new AbortController().signal)).text;
+}
+
+async function sessionOf(gw: Has, key: string): Promise<SessionRow> {
+  const query = 'SELECT * FROM sessions WHERE key = ? AND current = 1';
+  return (await gw.inside.read({ name: 'session', body: (t) => t.one<SessionRow>(query, key) }, {}))!;
+}
+
 /** The tools that a session gets, by name. */
 export async function toolsOf(gw: Has, key: string): Promise<Map<string, Tool>> {
-  const [session] = await gw.inside.read(
-    { name: 'session', body: (t) => t.all<SessionRow>('SELECT * FROM sessions WHERE key = ?', key) },
-    {},
-  );
-  return new Map((await gw.inside.toolsFor(session!.pk)).map((tool) => [tool.name, tool]));
+  const { pk } = await sessionOf(gw, key);
+  return new Map((await gw.inside.toolsFor(pk)).map((tool) => [tool.name, tool]));
 }
 
 /** The next write of this name fails, as if the disk were full for a moment. Answers whether it has failed. */
@@ -111,22 +121,14 @@ export async function planOfDue(inside: Inside): Promise<string[]> {
 }
 
 /** What a session is shown of a list whose filter passes nearly nothing, page by page: keys. */
-export async function listPages(
-  inside: Inside,
-  key: string,
-  config: Parameters<typeof Config.parse>[0],
-  limit: number,
-): Promise<string[][]> {
+export async function listPages(gw: Has, key: string, config: Parameters<typeof Config.parse>[0], limit: number): Promise<string[][]> {
   const world = compileWorld(Config.parse(config));
-  const me = await inside.read(
-    { name: 'me', body: (t) => t.one<SessionRow>('SELECT * FROM sessions WHERE key = ? AND current = 1', key) },
-    {},
-  );
-  const look = { world, viewer: { as: 'session' as const, party: partyOfRow(world, me!) } };
+  const me = await sessionOf(gw, key);
+  const look = { world, viewer: { as: 'session' as const, party: partyOfRow(world, me) } };
   const pages: string[][] = [];
   let before: number | undefined;
   do {
-    const page = await inside.read(sessionsPage(look), { activeSince: 1, before, limit });
+    const page = await gw.inside.read(sessionsPage(look), { activeSince: 1, before, limit });
     pages.push(page.rows.map((row) => row.key));
     before = page.next;
   } while (before !== undefined);

@@ -62,7 +62,7 @@ it('a page of a filtered list looks through so many rows and no more, and its cu
   const hand = await open();
   await hand.wait(await hand.say('hello', { from: 'deep' }));
   await hand.rows.addOldSessions(12_000);
-  const pages = await listPages(hand.inside, 'agent:main:main', { tools: { sessions: { visibility: 'agent' } } }, 3);
+  const pages = await listPages(hand, 'agent:main:main', { tools: { sessions: { visibility: 'agent' } } }, 3);
   expect(pages.flat()).toEqual(['agent:main:direct:deep', 'agent:main:main']);
   expect(pages).toHaveLength(3);
 });

@@ -65,5 +65,5 @@ it('finds what was said before the start that nobody had indexed, without anythi
   const gateway = await testGateway({ script, clock: 'real' });
   await gateway.answer('the pineapple is in the fridge', { from: 'ana' });
   await gateway.restart({ search: true });
-  await gateway.until(() => found(gateway.stateDir, 'pineapple') === 1);
+  await expect.poll(() => found(gateway.stateDir, 'pineapple'), { timeout: 10_000 }).toBe(1);
 });

@@ -483,7 +483,7 @@ describe('session_status', () => {
     const tools = await open();
     const status = await tools.tool<Record<string, unknown>>('session_status');
     const row = await tools.rows.session(caller);
-    expect(status).toMatchObject({ key: caller, sessionId: row!.id, taint: 'PUBLIC', createdAt: row!.created_at, queued: 0 });
+    expect(status).toMatchObject({ key: caller, sessionId: row.id, taint: 'PUBLIC', createdAt: row.created_at, queued: 0 });
     expect(status['run']).toEqual({ runId: 'run0', state: 'running', since: tools.clock.now() });
   });
 
