@@ -32,6 +32,8 @@ interface HandOptions {
   /** In memory, with commands that are undone and run again at random; or on disk. */
   store?: 'memory' | 'sqlite';
   seed?: number;
+  /** Takes the turns, instead of the test. */
+  runner?(clock: ManualClock): Runner;
   /** True for a runner that does not stop when its turn is aborted. */
   deaf?: boolean;
   /** Hears of commits before the engine does. */
@@ -57,12 +59,14 @@ export class Hand implements AsyncDisposable {
   readonly turns = new Map<string, TakenTurn>();
   readonly warnings: string[] = [];
   private readonly store: Store<FeedEvent>;
-  private readonly engine: Engine;
+  private readonly make: () => Engine;
+  private engine: Engine;
   private readonly agents: readonly string[];
   private readonly awaited = new Map<string, PromiseWithResolvers<TakenTurn>>();
   private readonly forget: () => void;
 
-  constructor({ agents = ['main'], config = reaching, caps = ones, store = 'memory', seed = 6, deaf = false, onCommit }: HandOptions) {
+  constructor(options: HandOptions) {
+    const { agents = ['main'], config = reaching, caps = ones, store = 'memory', seed = 6, deaf = false, onCommit } = options;
     this.agents = agents;
     this.clock = new ManualClock(store === 'memory' ? 1 : 10);
     const made = store === 'memory' ? inMemory(seed) : onDisk(this.clock);
@@ -70,7 +74,7 @@ export class Hand implements AsyncDisposable {
     this.forget = made.forget;
     this.rows = new Rows(rowwise(this.store));
     if (onCommit) this.store.onCommit(onCommit);
-    const runner: Runner = {
+    const byHand: Runner = {
       run: (turn) => {
         const { promise, resolve, reject } = Promise.withResolvers<void>();
         if (!deaf) turn.signal.addEventListener('abort', () => reject(turn.signal.reason as Error));
@@ -80,23 +84,33 @@ export class Hand implements AsyncDisposable {
         return promise.finally(() => this.turns.get(turn.runId) === taken && this.turns.delete(turn.runId));
       },
     };
+    const runner = options.runner?.(this.clock) ?? byHand;
     let ids = 0;
-    this.engine = new Engine(
-      {
-        store: this.store,
-        clock: this.clock,
-        newId: () => `id${ids++}`,
-        runner: () => runner,
-        caps,
-        host: { bootId: 'boot', pid: 1, name: 'here' },
-        warn: (message) => this.warnings.push(message),
-      },
-      compileWorld(Config.parse(config)),
-    );
+    this.make = () =>
+      new Engine(
+        {
+          store: this.store,
+          clock: this.clock,
+          newId: () => `id${ids++}`,
+          runner: () => runner,
+          caps,
+          host: { bootId: `boot${ids++}`, pid: 1, name: 'here' },
+          warn: (message) => this.warnings.push(message),
+        },
+        compileWorld(Config.parse(config)),
+      );
+    this.engine = this.make();
   }
 
   async start(): Promise<void> {
     await this.engine.start(this.agents.map((agent) => ({ key: keyOf(agent), made: { agent, kind: 'main' } })));
+  }
+
+  /** The engine lets go of everything, and another one begins on the same store. */
+  async restart(): Promise<void> {
+    await this.clock.hurrying(this.engine.close(0), 0);
+    this.engine = this.make();
+    await this.start();
   }
 
   async close(): Promise<void> {
@@ -150,6 +164,16 @@ export class Hand implements AsyncDisposable {
 
   reset(agent: string) {
     return this.engine.reset(keyOf(agent));
+  }
+
+  /** What a guest finds when it looks for a turn. */
+  look(agent = this.agents[0]!) {
+    return this.engine.look(keyOf(agent), { again: false, replyMs: 600_000 });
+  }
+
+  /** A guest's answer to a turn it has found. */
+  answer(turnId: string, text: string, agent = this.agents[0]!) {
+    return this.engine.answer(keyOf(agent), turnId, text);
   }
 
   /** One call of `sessions_send`, as the tool makes it. */

@@ -12,7 +12,7 @@ import { closeSession, resetSession } from '../../src/engine/sessions.ts';
 import { InterlaneError } from '../../src/errors.ts';
 import { Connection } from '../../src/store/sqlite/database.ts';
 import { compileWorld } from '../../src/rules/decide.ts';
-import { Search, searchName } from '../../src/store/sqlite/search.ts';
+import { Search, searchName, type SearchAnswer } from '../../src/store/sqlite/search.ts';
 import type { Gateway } from '../../src/gateway.ts';
 import type { FeedEvent } from '../../src/protocol/event.ts';
 import type { RunView } from '../../src/protocol/run.ts';
@@ -138,21 +138,31 @@ export async function listPages(gw: Has, key: string, config: Parameters<typeof 
 /** The files of the search index. */
 export const indexFiles = (stateDir: string) => ['', '-wal'].map((end) => join(stateDir, searchName + end));
 
-/** Finishes the work of the index thread at once. */
-export function indexAll(stateDir: string): void {
-  const search = new Search(stateDir);
-  while (search.indexNext().more);
-  search.close();
+/** A reader of a gateway's search index, as the contract asks it. */
+export interface Index extends Disposable {
+  /** Reads everything that there is to read. */
+  catchUp(): void;
+  behind(): boolean;
+  find(text: string, readable?: (sessionKey: string) => boolean, limit?: number): SearchAnswer;
+  forget(sessionPk: number): void;
+  rebuild(): void;
 }
 
-/** How often the index finds a word, whoever may read it. */
-export function found(stateDir: string, text: string): number {
+export function openIndex({ stateDir }: { stateDir: string }): Index {
   const search = new Search(stateDir);
-  try {
-    return search.search({ text, readable: (hit) => hit.text }).found.length;
-  } finally {
-    search.close();
-  }
+  return {
+    catchUp() {
+      while (search.indexNext().more);
+    },
+    behind: () => search.behind(),
+    find: (text, readable = () => true, limit = 20) =>
+      search.search({ text, limit, readable: (entry) => (readable(entry.sessionKey) ? entry.text : undefined) }),
+    forget(sessionPk) {
+      while (search.forget(sessionPk).more);
+    },
+    rebuild: () => search.rebuild(),
+    [Symbol.dispose]: () => search.close(),
+  };
 }
 
 const ending = { world: compileWorld(Config.parse({})), flowFailed() {} };

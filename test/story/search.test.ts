@@ -1,7 +1,7 @@
 // sessions_search through a real run: what was said is found by who may read it, and by nobody else.
 import { expect, it } from 'vitest';
 import { testGateway } from '../harness/gateway.ts';
-import { found, indexAll } from '../harness/inside.ts';
+import { openIndex } from '../harness/inside.ts';
 
 const script = [
   { when: 'look for', steps: [{ calls: [{ tool: 'sessions_search', args: { query: 'pineapple' } }] }, { say: '{{result}}' }] },
@@ -14,7 +14,10 @@ async function start(visibility: 'agent' | 'self', thread = true) {
   return {
     say: async (from: string, text: string) => (await gateway.answer(text, { from })).reply!,
     // The thread gets to it when it gets to it; a second reader finishes the same work at once.
-    indexAll: () => indexAll(gateway.stateDir),
+    indexAll: () => {
+      using index = openIndex(gateway);
+      index.catchUp();
+    },
   };
 }
 
@@ -65,5 +68,6 @@ it('finds what was said before the start that nobody had indexed, without anythi
   const gateway = await testGateway({ script, clock: 'real' });
   await gateway.answer('the pineapple is in the fridge', { from: 'ana' });
   await gateway.restart({ search: true });
-  await expect.poll(() => found(gateway.stateDir, 'pineapple'), { timeout: 10_000 }).toBe(1);
+  using index = openIndex(gateway);
+  await expect.poll(() => index.find('pineapple').found.length, { timeout: 10_000 }).toBe(1);
 });
