@@ -5,8 +5,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import * as fc from 'fast-check';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { Config } from '../../src/config/schema.ts';
-import { startGateway } from '../../src/gateway.ts';
 import { Workspace } from '../../src/tools/workspace.ts';
 import { testGateway, type ConfigText } from '../harness/gateway.ts';
 import { refusal } from '../harness/refusal.ts';
@@ -68,8 +66,8 @@ describe('a workspace', () => {
   it('that holds the state directory, or lies in it, is refused at the start', async () => {
     const stateDir = directory();
     for (const workspace of [tmpdir(), stateDir, join(stateDir, 'workspaces')]) {
-      const config = Config.parse({ agents: { list: [{ id: 'main', workspace }] } });
-      await expect(startGateway(config, { stateDir })).rejects.toMatchObject({ code: 'CONFIG_INVALID' });
+      const config = { agents: { list: [{ id: 'main', workspace }] } };
+      await expect(testGateway({ config, stateDir })).rejects.toMatchObject({ code: 'CONFIG_INVALID' });
     }
   });
 

@@ -574,9 +574,9 @@ describe('the tools of a session', () => {
     const tools = await open({ agents: { list: [{ ...agents.list[0]!, tools: { deny: ['sessions_send'] } }, agents.list[1]!] } });
     const own = await tools.tool<Record<string, unknown>>('session_status');
     expect(own['tools']).toEqual(toolNames.filter((name) => name !== 'sessions_send'));
-    expect(own['toolsRefused']).toEqual({ sessions_send: 'deny of tools of agent "ana" has "sessions_send"' });
+    expect(own['toolsRefused']).toEqual({ sessions_send: expect.stringMatching(/ana.*sessions_send/) });
     const other = await tools.tool<Record<string, unknown>>('session_status', { sessionKey: 'agent:bo:main', verbose: true });
-    expect(other['tools']).toEqual(toolNames.map((tool) => ({ tool, allowed: true, why: 'tools of agent "bo" are not limited' })));
+    expect(other['tools']).toEqual(toolNames.map((tool) => ({ tool, allowed: true, why: expect.stringContaining('bo') })));
   });
 });
 
