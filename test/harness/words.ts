@@ -1,4 +1,4 @@
-// The words of our prompts that scripts listen for: the one place where the stories know how a turn is told what it is.
+// Our words that tests listen for: the one place where the stories know how a turn is told what it is, and what the chat prints.
 
 /** Patterns of a script's `when`, and parts of what a model service is asked. */
 export const told = {
@@ -13,3 +13,22 @@ export const told = {
   /** In the system prompt: which session a model speaks in. */
   ownSession: (key: string) => `the session ${key}`,
 };
+
+/** What the chat and the other commands print beside messages. */
+export const printed = {
+  summedUp: '(older messages were summed up)',
+  stopped: '(stopped)',
+  /** The end of the line that says that the connection is lost. */
+  lost: 'trying again)',
+  back: '(connected again)',
+  elsewhere: 'elsewhere ›',
+  from: (key: string) => `from ${key} ›`,
+  announceFrom: (key: string) => `announce from ${key} ›`,
+  leaves: '(Ctrl-C once more, or Ctrl-D, leaves)',
+  atWork: (key: string) => `${key} is at work`,
+  /** The last line of `interlane up`. */
+  up: 'Press Ctrl-C to stop.',
+};
+
+/** A pattern that holds a text as it is. */
+export const exactly = (text: string) => text.replaceAll(/[^\w\s]/g, '\\$&');

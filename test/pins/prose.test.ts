@@ -1,10 +1,11 @@
-// The words that matter, as they are said: to models, to agents that are refused, to operators and clients. Other tests assert codes and
-// fields. Whoever changes a sentence changes it here, with `vitest run -u`, and reads the difference aloud.
+// The words that matter, as they are said: to models, to agents that are refused, to clients and to people. Other tests assert codes and
+// fields. A changed sentence changes here alone: `npx vitest run --project unit test/pins/prose.test.ts --update`, then read it aloud.
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { engineByHand } from '../harness/engine.ts';
 import { testGateway, type ConfigText, type Refused, type TestGateway } from '../harness/gateway.ts';
 import { asIfKilled } from '../harness/rows.ts';
 import { Wire } from '../harness/socket.ts';
+import { started } from '../harness/terminal.ts';
 import { told } from '../harness/words.ts';
 import { mockProvider } from '../mock/provider.ts';
 
@@ -304,5 +305,78 @@ describe('to a client', () => {
     expect(post.json.error.message).toMatchInlineSnapshot(
       `"token "admin" is an operator's and no session; over MCP a caller is one: "interlane join <name>" makes a guest with a token, "interlane token create <name> --session <key>" a token for a session that is there"`,
     );
+  });
+});
+
+describe('to a person at the command line', () => {
+  const open = async () => {
+    const gateway = await testGateway({ config: { agents: { list: [{ id: 'main' }, { id: 'bo' }] } }, listen: true, clock: 'real' });
+    const env = { INTERLANE_STATE_DIR: gateway.stateDir };
+    const use = async (argv: string[], input = '') => {
+      const { stdout, stderr } = await started(argv, { env, input }).finished;
+      return steady(stdout + stderr).replaceAll(gateway.stateDir, '<state>');
+    };
+    return { gateway, use };
+  };
+
+  it('what the commands of the chat answer', async () => {
+    const { use } = await open();
+    const lines = ['/model', '/think high', '/think default', '/verbose full', '/send', '/send off', '/stop', '/new', '/help'];
+    expect(await use(['chat'], lines.join('\n'))).toMatchInlineSnapshot(`
+      "Model: the agent's own.
+      Thinking: high (set for this session).
+      Thinking: default.
+      Verbose: full (set for this session).
+      Send: as the policy of the config says.
+      Send: off (set for this session).
+      There is nothing to stop.
+      A new life begins; what was said before is kept apart.
+      /new, /reset [message]: start over with an empty transcript; a message after it is the first one (owners only)
+      /status: what is known of this session
+      /model [name|default]: show or set what answers here
+      /think, /thinking [off|minimal|low|medium|high|xhigh|default]: show or set how hard it thinks
+      /verbose [off|on|full|default]: how much the terminal tells of tools: off nothing, on (if not set) each call, full also its result
+      /send [on|off|inherit]: whether answers may leave for a channel (owners only)
+      /stop, /abort: stop the answer that is being made
+      /help, /commands: these lines
+      "
+    `);
+    const wrong = ['/status please', '/model nowhere/nothing', '/think hgih', '/verbose loud', '/send maybe', '/stauts', '/xyz'];
+    expect(await use(['chat'], wrong.join('\n'))).toMatchInlineSnapshot(`
+      "(/status stands alone; nothing was done.)
+      (Model provider "nowhere" is not configured; models.providers has: none.)
+      (Thinking level "hgih" is not one of off, minimal, low, medium, high, xhigh, default; did you mean high?)
+      (Verbose level "loud" is not one of off, on, full, default; nothing was changed.)
+      (Send policy "maybe" is not one of on, off, inherit; nothing was changed.)
+      (There is no /stauts; did you mean /status? /help lists the commands; with a blank before it, it is sent as it is.)
+      (There is no /xyz; /help lists the commands; with a blank before it, it is sent as it is.)
+      "
+    `);
+  });
+
+  it('what was not found, and what to do', async () => {
+    const { gateway, use } = await open();
+    expect(await use(['send', 'mian', 'hello'])).toMatchInlineSnapshot(`
+      "interlane: session "mian" was not found; did you mean agent:main:main or agent:bo:main?
+      "
+    `);
+    expect(await use(['chat', 'bo'], 'hello')).toMatchInlineSnapshot(`
+      "re: hello
+      (bo is an agent; its main session is meant: agent:bo:main)
+      "
+    `);
+    expect(await use(['send', 'main', '-'])).toMatchInlineSnapshot(`
+      "interlane: message is empty; write it after the session, or "-" to read it from standard input
+      "
+    `);
+    expect(await use(['status', '--url', gateway.url, '--token', 'wrong'])).toMatchInlineSnapshot(`
+      "interlane: gateway at http://<address> wants another token; "interlane token create" makes one
+      "
+    `);
+    await gateway.close();
+    expect(await use(['send', 'main', 'hello'])).toMatchInlineSnapshot(`
+      "interlane: gateway was not found: there is no <state>/cli.json, which a running one writes; start it with: interlane up (or name one with --url or --state-dir)
+      "
+    `);
   });
 });
