@@ -2,7 +2,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { levels } from '../protocol/labels.ts';
-import { dataLevel, destinationLevel, join, mayFlow } from './taint.ts';
+import { dataLevel, destinationLevel, join, joinAll, mayFlow } from './taint.ts';
 
 const level = fc.constantFrom(...levels);
 
@@ -12,6 +12,15 @@ describe('the order of levels', () => {
     const reachable = levels.map((from) => levels.filter((to) => mayFlow(from, to)));
     expect(reachable).toEqual([levels, levels.slice(1), levels.slice(2), levels.slice(3)]);
   });
+});
+
+it('joinAll is the join of all, and PUBLIC of nothing', () => {
+  expect(joinAll([])).toBe('PUBLIC');
+  fc.assert(
+    fc.property(level, level, level, (a, b, c) => {
+      expect(joinAll([a, b, c])).toBe(join(a, join(b, c)));
+    }),
+  );
 });
 
 describe('join', () => {

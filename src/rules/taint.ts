@@ -8,6 +8,13 @@ export function join(a: Level, b: Level): Level {
   return rank(a) >= rank(b) ? a : b;
 }
 
+/** The level of many things put together. */
+export function joinAll(all: Iterable<Level>): Level {
+  let highest: Level = 'PUBLIC';
+  for (const level of all) highest = join(highest, level);
+  return highest;
+}
+
 export function mayFlow(from: Level, to: Level): boolean {
   return rank(from) <= rank(to);
 }

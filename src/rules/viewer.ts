@@ -14,7 +14,7 @@ export type Viewer =
   /** The gateway itself: sees everything. */
   | { as: 'system' };
 
-/** What is known of something before it is shown: its level, and the session it belongs to. */
+/** What the rules know of something that may be shown: its level, and the session it belongs to. */
 export interface Fact extends Viewed {
   level: Level;
 }

@@ -8,7 +8,7 @@ import { historyLimits, type HistoryPage } from '../protocol/operations/chat.ts'
 import type { World } from '../rules/decide.ts';
 import { canSee, type Viewer } from '../rules/viewer.ts';
 import { requireSession } from '../sessions/find.ts';
-import { historyPage, readPlace, wireMessage, writePlace, type HistoryPage as Page, type HistoryWish } from '../sessions/history.ts';
+import { historyPage, splitPlace, wireMessage, writePlace, type HistoryPage as Page, type HistoryWish } from '../sessions/history.ts';
 import type { Look } from '../sessions/pages.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
@@ -128,9 +128,9 @@ const snapshot = (look: Look): ReadQuery<{ key: string; wish: Wish }, { position
 function wishOf(row: SessionRow, { limit = historyLimits.default, cursor, includeTools = false }: Wish): HistoryWish {
   const wish = { sessionPk: row.pk, limit: Math.min(limit, historyLimits.most), includeTools, runIds: true };
   if (cursor === undefined) return wish;
-  const { ofThisLife, seq } = readPlace(row, cursor);
-  const before = seq() ?? readCursor('');
-  if (!ofThisLife)
+  const place = splitPlace(row, cursor);
+  const before = readCursor(place.cursor ?? '');
+  if (!place.ofThisLife)
     throw new InterlaneError('SESSION_CHANGED', `session ${JSON.stringify(row.key)} was reset since that cursor; start without one`);
   return { ...wish, before };
 }

@@ -14,9 +14,9 @@ import { workOf } from '../store/tables/run-pages.ts';
 import { levelsOfKeys } from '../store/tables/session-pages.ts';
 import type { Look } from './pages.ts';
 
-/** What of a session is not in the store. */
+/** Facts about sessions that are not in the store. */
 export interface Surroundings {
-  /** What answers in a session. */
+  /** The model that answers in a session. */
   modelOf(row: SessionRow): ModelView | undefined;
   /** Whether somebody takes the turns of a guest's session. */
   online(sessionKey: string): boolean;
@@ -32,7 +32,7 @@ export interface Details {
   origin?: boolean;
   /** How its newest message begins. */
   preview?: boolean;
-  /** What would answer if nothing was set on the session. */
+  /** The model that would answer if nothing was set on the session. */
   usualModel?: boolean;
 }
 

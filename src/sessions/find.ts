@@ -33,8 +33,11 @@ export const candidates = (look: Look): ReadQuery<Reference, SessionRow[]> => ({
   },
 });
 
-/** The session that a key or a session id means. */
-export const findSession = (look: Look): ReadQuery<Reference, SessionRow | undefined> => ({
+/** A key in any spelling, or a session id. */
+export type Named = Pick<Reference, 'session' | 'agentId'>;
+
+/** The session that a key or a session id means; undefined if there is none that the viewer may know. */
+export const findSession = (look: Look): ReadQuery<Named, SessionRow | undefined> => ({
   name: 'find session',
   *body(t, reference) {
     return (yield* candidates(look).body(t, reference))[0];

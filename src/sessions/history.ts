@@ -1,6 +1,6 @@
 // Transcripts as any viewer reads them: pages from the end, what is new since a place, and each message in the protocol's shape.
 import { levelName, levelRank } from '../levels.ts';
-import { readCursor, writeCursor } from '../cursor.ts';
+import { writeCursor } from '../cursor.ts';
 import type { WireMessage } from '../protocol/result.ts';
 import type { TranscriptMessage } from '../protocol/transcript.ts';
 import { ceilingOf, mayRead, type Viewer } from '../rules/viewer.ts';
@@ -101,10 +101,10 @@ const lifeOf = (row: Pick<SessionRow, 'id'>) => row.id.slice(0, 12);
 /** A place in a transcript as text. It belongs to one life of a key: after a reset the same numbers mean other messages. */
 export const writePlace = (row: Pick<SessionRow, 'id'>, seq: number) => `${lifeOf(row)}.${writeCursor(seq)}`;
 
-/** The seq is read when it is needed, for a place of another life may be anything. */
-export function readPlace(row: Pick<SessionRow, 'id'>, place: string): { ofThisLife: boolean; seq(): number | undefined } {
-  const [life, seq] = place.split('.');
-  return { ofThisLife: life === lifeOf(row), seq: () => readCursor(seq) };
+/** Whether a place belongs to this life, and the cursor in it, which is not read yet: in another life it may be anything. */
+export function splitPlace(row: Pick<SessionRow, 'id'>, place: string): { ofThisLife: boolean; cursor: string | undefined } {
+  const [life, cursor] = place.split('.');
+  return { ofThisLife: life === lifeOf(row), cursor };
 }
 
 /** A message in the protocol's shape: people's text as a string, an assistant's as parts. */

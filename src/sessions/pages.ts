@@ -45,7 +45,7 @@ const mostAgentRanges = 256;
 const mostScanned = 5_000;
 const scanRows = 200;
 
-/** What a viewer's lists may hold. Where patterns decide, every agent that has a session is considered, configured or not. */
+/** What a viewer's lists may contain. Where patterns decide, every agent that has a session is considered, configured or not. */
 function* scopeOf(t: Reading, { world, viewer }: Look): Body<ListScope> {
   return scopeFor(world, viewer, scopeNeedsAgents(world, viewer) ? yield* agentsWithSessions(t) : []);
 }
@@ -86,7 +86,7 @@ function floorOf(found: Map<number, SessionRow>, limit: number): number {
   return positions[positions.length - limit]!;
 }
 
-/** Together the streams hold exactly what the scope allows and the wish narrows. */
+/** Together the streams contain exactly the sessions that the scope allows and the wish narrows them to. */
 function streamsOf(scope: ListScope, wish: PageWish): Stream[] {
   const { key, spawnedBy, agents } = scope.filter;
   const sources: Pick<SessionRange, 'agent' | 'spawnedBy'>[] = [];
@@ -115,11 +115,12 @@ function inStatements(
   own: string,
 ): SessionRange[][] {
   const ranges: SessionRange[] = own !== '' && archived !== true ? [{ state: 'live', key: own }] : [];
-  const byKind = kinds?.map((kind) => ({ kinds: [kind] })) ?? [{}];
+  const byKind = kinds ? Array.from(new Set(kinds), (kind) => ({ kinds: [kind] })) : [{}];
   for (const source of sources) {
     if (archived !== true)
       for (const kind of byKind) for (const level of levels) ranges.push({ state: 'live', ...source, ...kind, level: levelRank(level) });
-    if (archived !== false) ranges.push({ state: 'archived', ...source, ...(kinds && { kinds }), level: levelRank(levels.at(-1)!) });
+    if (archived !== false)
+      ranges.push({ state: 'archived', ...source, ...(kinds && { kinds: [...new Set(kinds)] }), level: levelRank(levels.at(-1)!) });
   }
   const statements: SessionRange[][] = [];
   for (let from = 0; from < ranges.length; from += mostRanges) statements.push(ranges.slice(from, from + mostRanges));
@@ -129,7 +130,7 @@ function inStatements(
 function fitsWish({ kinds, activeSince = 0, agentId, spawnedBy, label, search }: PageWish): (row: SessionRow) => boolean {
   const word = search?.trim().toLowerCase() ?? '';
   return (row) =>
-    // Looked at one by one: positions only rise, but a clock can be set back.
+    // Checked row by row: positions only rise, but a clock can be set back.
     row.last_at >= activeSince &&
     (kinds === undefined || kinds.includes(row.kind as SessionKind)) &&
     // Live children are listed whatever their agent is.

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { levelRank } from '../levels.ts';
 import { readCursor, writeCursor } from '../cursor.ts';
 import type { TranscriptMessage } from '../protocol/transcript.ts';
+import { joinAll } from '../rules/taint.ts';
 import { requireSession } from '../sessions/find.ts';
 import { historyPage } from '../sessions/history.ts';
 import { alias, defineTool, lookOf, needed, oneOf } from './define.ts';
@@ -36,7 +37,7 @@ export const sessionsHistory = defineTool({
     };
     return {
       value: { sessionKey: session.key === 'global' ? 'main' : session.key, messages, ...flags },
-      taint: Math.max(0, ...page.messages.map(({ taint }) => levelRank(taint))),
+      taint: levelRank(joinAll(page.messages.map(({ taint }) => taint))),
     };
   },
 });

@@ -1,7 +1,9 @@
 // sessions_list: the sessions the caller may see, newest first.
 import { z } from 'zod';
+import { levelName, levelRank } from '../levels.ts';
 import { readCursor, writeCursor } from '../cursor.ts';
 import type { TranscriptMessage } from '../protocol/transcript.ts';
+import { joinAll } from '../rules/taint.ts';
 import { describe, type Described } from '../sessions/describe.ts';
 import { historyPage } from '../sessions/history.ts';
 import { sessionsPage, type PageWish, type SessionsPage } from '../sessions/pages.ts';
@@ -48,7 +50,7 @@ export const sessionsList = defineTool({
     const more = page.next === undefined ? {} : { nextCursor: writeCursor(page.next) };
     return {
       value: { count: sessions.length, scope: page.scope.visibility, sessions, ...cut, ...more },
-      taint: Math.max(0, ...page.rows.map((row) => row.level)),
+      taint: levelRank(joinAll(page.rows.map((row) => levelName(row.level)))),
     };
   },
 });

@@ -1,6 +1,7 @@
 // sessions_search: words in the transcripts the caller may read.
 import { z } from 'zod';
-import { levelName } from '../levels.ts';
+import { levelName, levelRank } from '../levels.ts';
+import { joinAll } from '../rules/taint.ts';
 import { canSee, mayRead } from '../rules/viewer.ts';
 import { sessionsPage } from '../sessions/pages.ts';
 import type { Progress, Search, SearchedEntry } from '../store/sqlite/search.ts';
@@ -40,7 +41,7 @@ export function sessionsSearch(search: Search): Tool {
       const found = answer.found.map(({ sessionPk, seq, at, snippet }) => ({ sessionKey: keys.get(sessionPk)!.key, seq, at, snippet }));
       const behind = rows.filter((row) => row.last_pos > answer.indexedTo).length;
       const notes = { ...(answer.truncated ? { truncated: true } : {}), indexed: howFar(answer, behind, next !== undefined) };
-      const taint = Math.max(0, ...answer.found.map((hit) => keys.get(hit.sessionPk)!.level));
+      const taint = levelRank(joinAll(answer.found.map((hit) => levelName(keys.get(hit.sessionPk)!.level))));
       return { value: { count: found.length, scope: scope.visibility, found, ...notes }, taint };
     },
   });

@@ -4,7 +4,7 @@ import { InterlaneError } from '../../errors.ts';
 import type { chat as table } from '../../protocol/operations/chat.ts';
 import type { WaitAnswer } from '../../protocol/result.ts';
 import { isTerminal, type RunView } from '../../protocol/run.ts';
-import { historyAfter, historyPage, readPlace, wireMessage, writePlace } from '../../sessions/history.ts';
+import { historyAfter, historyPage, splitPlace, wireMessage, writePlace } from '../../sessions/history.ts';
 import { runsPage } from '../../sessions/runs.ts';
 import { sameLife, type Context, type Handlers } from './context.ts';
 
@@ -22,8 +22,8 @@ export function chatHandlers(context: Context): Handlers<keyof typeof table> {
       const sessionInfo = await describe(call, row);
       const end = row.next_seq - 1;
       if (cursor !== undefined) {
-        const { ofThisLife, seq } = readPlace(row, cursor);
-        const after = ofThisLife ? seq() : undefined;
+        const place = splitPlace(row, cursor);
+        const after = place.ofThisLife ? readCursor(place.cursor) : undefined;
         if (after === undefined || after > end) return { kind: 'reset' };
         const { messages, more } = await store.read(historyAfter(view(call).viewer), { sessionPk: row.pk, after, limit });
         const last = messages.at(-1)?.seq ?? after;

@@ -7,9 +7,8 @@ import { isTerminal } from '../../protocol/run.ts';
 import { keyContext } from '../../rules/agents.ts';
 import type { Routes } from '../../rules/route.ts';
 import { formatSessionKey, mainKey } from '../../rules/session-key.ts';
-import type { Reference } from '../../rules/reference.ts';
 import type { Surroundings } from '../../sessions/describe.ts';
-import { findSession, requireSession } from '../../sessions/find.ts';
+import { findSession, requireSession, type Named } from '../../sessions/find.ts';
 import { describeSession } from '../../sessions/list.ts';
 import { activeRun, knownRun } from '../../sessions/runs.ts';
 import type { Asker, Sessions } from '../../sessions/sessions.ts';
@@ -65,8 +64,8 @@ export function createContext(parts: OperationParts) {
   const view = ({ caller }: Call) => ({ world: world(), viewer: viewerOf(caller), ...parts.shown });
   const asker = ({ caller }: Call): Asker => ({ principal: `operator:${caller.name}`, level: caller.level });
   const operator = ({ caller }: Call) => ({ level: caller.level, sends: false });
-  const find = (call: Call, reference: Reference) => store.read(findSession(view(call)), reference);
-  const need = (call: Call, reference: Reference) => store.read(requireSession(view(call)), reference);
+  const find = (call: Call, reference: Named) => store.read(findSession(view(call)), reference);
+  const need = (call: Call, reference: Named) => store.read(requireSession(view(call)), reference);
   const describe = (call: Call, row: SessionRow, preview = false) => store.read(describeSession(view(call)), { row, preview });
   const mainOf = (agent: string) => formatSessionKey(mainKey(keyContext(world().agents, agent)));
 

@@ -1,7 +1,7 @@
 // Pages of `entries`: a transcript from its end backwards, or from a place onwards.
 import type { Body, Reading } from '../contract.ts';
 import type { EntryRow } from '../rows.ts';
-import { forEach } from './value-list.ts';
+import { inBatches } from './value-list.ts';
 
 /** Newest first, strictly before a seq. */
 export function* entriesBefore(t: Reading, sessionPk: number, seq: number, limit: number): Body<EntryRow[]> {
@@ -21,7 +21,7 @@ export function* entriesAfter(t: Reading, sessionPk: number, seq: number, level:
 
 /** How the newest entry of each session begins; sessions without an entry are left out. */
 export function* newestTexts(t: Reading, sessionPks: readonly number[], length: number): Body<{ session_pk: number; text: string }[]> {
-  const rows = yield* forEach(sessionPks, (marks, params) =>
+  const rows = yield* inBatches(sessionPks, (marks, params) =>
     t.all<{ session_pk: number; text: string | null }>(
       `SELECT sessions.pk AS session_pk,
          (SELECT substr(text, 1, ?) FROM entries WHERE session_pk = sessions.pk ORDER BY seq DESC LIMIT 1) AS text

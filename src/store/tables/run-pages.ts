@@ -2,7 +2,7 @@
 import type { RunState } from '../../protocol/run.ts';
 import type { Body, Reading } from '../contract.ts';
 import type { RunRow, SessionRow } from '../rows.ts';
-import { forEach } from './value-list.ts';
+import { inBatches } from './value-list.ts';
 
 /** The work of one session: its lane's run that is under way, its own last run, and how many wait in its lane (at most 1,000 count). */
 export interface SessionWork {
@@ -15,21 +15,20 @@ export interface SessionWork {
 }
 
 export function* workOf(t: Reading, sessionPks: readonly number[]): Body<SessionWork[]> {
-  const active = (column: string) => `(SELECT ${column} FROM runs WHERE lane = sessions.key AND state IN ('running', 'waiting'))`;
-  return yield* forEach(sessionPks, (marks, params) =>
+  return yield* inBatches(sessionPks, (marks, params) =>
     t.all<SessionWork>(
-      `SELECT sessions.pk AS session_pk, ${active('id')} AS active_id, ${active('state')} AS active_state,
-         ${active('started_at')} AS active_since,
+      `SELECT sessions.pk AS session_pk, active.id AS active_id, active.state AS active_state, active.started_at AS active_since,
          (SELECT state FROM runs WHERE session_pk = sessions.pk ORDER BY pk DESC LIMIT 1) AS last_state,
-         (SELECT count(*) FROM (SELECT 1 FROM runs WHERE lane = sessions.key AND state = 'queued' LIMIT 1000) AS some) AS queued
-       FROM sessions WHERE pk IN (${marks}) ORDER BY pk`,
+         (SELECT count(*) FROM (SELECT 1 FROM runs WHERE lane = sessions.key AND state = 'queued' LIMIT 1000) AS counted) AS queued
+       FROM sessions LEFT JOIN runs AS active ON active.lane = sessions.key AND active.state IN ('running', 'waiting')
+       WHERE sessions.pk IN (${marks}) ORDER BY sessions.pk`,
       ...params,
     ),
   );
 }
 
 export function* runIdsOf(t: Reading, pks: readonly number[]): Body<{ pk: number; id: string }[]> {
-  return yield* forEach(pks, (marks, params) =>
+  return yield* inBatches(pks, (marks, params) =>
     t.all<{ pk: number; id: string }>(`SELECT pk, id FROM runs WHERE pk IN (${marks}) ORDER BY pk`, ...params),
   );
 }
@@ -78,7 +77,7 @@ export function* hasRun(t: Reading, sessionPk: number): Body<boolean> {
 /** Runs that have not ended, by state; at most 100,000 of each count. */
 export function* openRunCounts(t: Reading): Body<Record<'queued' | 'running' | 'waiting', number>> {
   const count = function* (where: string): Body<number> {
-    return (yield* t.one<{ n: number }>(`SELECT count(*) AS n FROM (SELECT 1 FROM runs WHERE ${where} LIMIT 100000) AS some`))!.n;
+    return (yield* t.one<{ n: number }>(`SELECT count(*) AS n FROM (SELECT 1 FROM runs WHERE ${where} LIMIT 100000) AS counted`))!.n;
   };
   return {
     queued: yield* count(`state = 'queued'`),

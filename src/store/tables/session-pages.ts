@@ -1,7 +1,7 @@
 // Pages of `sessions`, newest first, and the ways to find a session by what a caller wrote.
 import type { Body, Reading, Value } from '../contract.ts';
 import type { SessionRow } from '../rows.ts';
-import { forEach } from './value-list.ts';
+import { inBatches } from './value-list.ts';
 
 /** One stretch of an index on sessions. Whatever is given must be equal. */
 export interface SessionRange {
@@ -92,7 +92,7 @@ export function* useById(t: Reading, id: string): Body<Pick<SessionRow, 'level' 
 
 /** The levels of current sessions, for each key that has one. */
 export function* levelsOfKeys(t: Reading, keys: readonly string[]): Body<{ key: string; level: number }[]> {
-  return yield* forEach(keys, (marks, params) =>
+  return yield* inBatches(keys, (marks, params) =>
     t.all<{ key: string; level: number }>(
       `SELECT key, level FROM sessions WHERE key IN (${marks}) AND current = 1 ORDER BY key`,
       ...params,

@@ -78,7 +78,7 @@ export function* deliveryById(t: Reading, id: string): Body<DeliveryRow | undefi
 /** Deliveries that are not sent, by state; at most 100,000 of each count. */
 export function* openDeliveryCounts(t: Reading): Body<Record<'pending' | 'unknown' | 'dead', number>> {
   const count = function* (where: string): Body<number> {
-    return (yield* t.one<{ n: number }>(`SELECT count(*) AS n FROM (SELECT 1 FROM deliveries WHERE ${where} LIMIT 100000) AS some`))!.n;
+    return (yield* t.one<{ n: number }>(`SELECT count(*) AS n FROM (SELECT 1 FROM deliveries WHERE ${where} LIMIT 100000) AS counted`))!.n;
   };
   return {
     pending: yield* count(`state = 'pending'`),

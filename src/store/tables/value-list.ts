@@ -4,7 +4,7 @@ import type { Body, Value } from '../contract.ts';
 const longest = 256;
 
 /** Asks once for every 256 values. A list is filled up to the next power of two with its last value, which changes no answer. */
-export function* forEach<T>(values: readonly Value[], query: (marks: string, params: Value[]) => Body<T[]>): Body<T[]> {
+export function* inBatches<T>(values: readonly Value[], query: (marks: string, params: Value[]) => Body<T[]>): Body<T[]> {
   const found: T[] = [];
   for (let from = 0; from < values.length; from += longest) {
     const some = values.slice(from, from + longest);
