@@ -49,7 +49,12 @@ export class HandClock implements StageClock {
     const state = { settled: false };
     const settle = () => void (state.settled = true);
     seen.then(settle, settle);
-    for (this.advance(ms); !state.settled; this.advance(1)) await immediate();
+    this.advance(ms);
+    for (let steps = 0; !state.settled; steps++) {
+      if (steps === 100_000) throw new Error('time passes, and nothing comes of it');
+      await immediate();
+      this.advance(1);
+    }
     return await seen;
   }
 

@@ -43,7 +43,9 @@ function listen(one: TestGateway, cursor?: number, pace: () => Promise<void> | v
         wake();
         await pace();
       },
-      reset: () => void resets++,
+      reset() {
+        if (++resets > 100) throw new Error('it is told to start over again and again'); // else it would go round for ever
+      },
       failed: (error) => void failures.push(error),
     },
     cursor,

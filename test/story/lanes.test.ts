@@ -925,3 +925,24 @@ describe('whatever a runner does, its run ends exactly once', () => {
     expect((await transcript(hand)).map(({ text }) => text)).toEqual(['', 'done']);
   });
 });
+
+describe('the first run of a new life', () => {
+  it('does not start while a run of the old one still ends, however long its queue was', async () => {
+    const hand = await byHand('nothing', { ...ones, main: 2 });
+    await hand.accept('active');
+    const { leave } = await hand.turn('active');
+    for (let count = 0; count < 120; count++) await hand.accept(`queued ${count}`);
+    const reset = hand.engine.reset(main);
+    const accepted = hand.accept('new');
+    await Promise.all([reset, accepted]);
+    expect(await hand.engine.wait('queued 119', 60_000)).toMatchObject({ state: 'aborted' });
+    // The sweep has ended the whole queue; the lane is still busy.
+    expect(await hand.engine.wait('new', 0)).toMatchObject({ state: 'queued' });
+    expect(await hand.engine.wait('active', 0)).toMatchObject({ state: 'running' });
+    leave();
+    const next = await hand.turn('new');
+    await next.turn.end({ text: 'hello', usage: { input: 0, output: 0 } });
+    next.leave();
+    expect(hand.warned).toEqual([]);
+  });
+});
