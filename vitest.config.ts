@@ -1,22 +1,31 @@
-// Two projects: `unit` runs in parallel; `process` holds every test that starts processes and runs one file at a time.
+// Four projects, one after another: `unit` and `property` run in parallel; what starts processes (`crash`, `process`) runs one file at a time.
 import { defineConfig } from 'vitest/config';
 
-const starters = ['test/process/**/*.test.ts', 'test/crash/**/*.test.ts'];
+const own = ['test/process/**/*.test.ts', 'test/crash/**/*.test.ts', 'test/property/**/*.test.ts'];
+const setupFiles = ['test/setup.ts'];
+// Limits only end what hangs: no test depends on how long it takes, and a busy machine may take its time.
+const limits = { testTimeout: 60_000, hookTimeout: 60_000 };
+const alone = { fileParallelism: false, testTimeout: 600_000, hookTimeout: 180_000 };
 
 export default defineConfig({
   test: {
+    reporters: ['default', './test/seconds.ts'],
+    // Where one thing is broken, everything that waits for it would run into its limit.
+    bail: 10,
     projects: [
-      { test: { name: 'unit', include: ['src/**/*.test.ts', 'test/**/*.test.ts'], exclude: starters, setupFiles: ['test/setup.ts'] } },
+      { test: { name: 'unit', include: ['src/**/*.test.ts', 'test/**/*.test.ts'], exclude: own, setupFiles, ...limits } },
       {
         test: {
-          name: 'process',
-          include: starters,
-          setupFiles: ['test/setup.ts'],
-          fileParallelism: false,
-          testTimeout: 300_000,
-          hookTimeout: 180_000,
+          name: 'property',
+          include: ['test/property/**/*.test.ts'],
+          setupFiles,
+          ...limits,
+          testTimeout: 600_000,
+          sequence: { groupOrder: 1 },
         },
       },
+      { test: { name: 'crash', include: ['test/crash/**/*.test.ts'], setupFiles, ...alone, sequence: { groupOrder: 2 } } },
+      { test: { name: 'process', include: ['test/process/**/*.test.ts'], setupFiles, ...alone, sequence: { groupOrder: 3 } } },
     ],
   },
 });

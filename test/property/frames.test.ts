@@ -6,9 +6,9 @@ import { errorTable } from '../../src/errors.ts';
 import { type OperationName, operations } from '../../src/protocol/operations/all.ts';
 import { testGateway, type TestGateway } from '../harness/gateway.ts';
 import { bytes, connectParams, upgrading, Wire, type Frame } from '../harness/socket.ts';
+import { soak } from '../soak.ts';
 
 /** More of everything under `npm run soak`, with a seed of its own. */
-const soak = fc.readConfigureGlobal()?.seed === undefined;
 const runs = soak ? 100_000 : 2_500;
 const timeout = soak ? 600_000 : 60_000;
 
