@@ -1,4 +1,4 @@
-// Four projects, one after another: `unit` and `property` run in parallel; what starts processes (`crash`, `process`) runs one file at a time.
+// Four projects, one after another, so that each has the machine to itself; those that start processes take one file at a time.
 import { defineConfig } from 'vitest/config';
 
 const own = ['test/process/**/*.test.ts', 'test/crash/**/*.test.ts', 'test/property/**/*.test.ts'];
@@ -11,9 +11,18 @@ export default defineConfig({
   test: {
     reporters: ['default', './test/seconds.ts'],
     // Where one thing is broken, everything that waits for it would run into its limit.
-    bail: 10,
+    bail: 5,
     projects: [
-      { test: { name: 'unit', include: ['src/**/*.test.ts', 'test/**/*.test.ts'], exclude: own, setupFiles, ...limits } },
+      {
+        test: {
+          name: 'unit',
+          include: ['src/**/*.test.ts', 'test/**/*.test.ts'],
+          exclude: own,
+          setupFiles,
+          ...limits,
+          sequence: { groupOrder: 1 },
+        },
+      },
       {
         test: {
           name: 'property',
@@ -21,11 +30,11 @@ export default defineConfig({
           setupFiles,
           ...limits,
           testTimeout: 600_000,
-          sequence: { groupOrder: 1 },
+          sequence: { groupOrder: 2 },
         },
       },
-      { test: { name: 'crash', include: ['test/crash/**/*.test.ts'], setupFiles, ...alone, sequence: { groupOrder: 2 } } },
-      { test: { name: 'process', include: ['test/process/**/*.test.ts'], setupFiles, ...alone, sequence: { groupOrder: 3 } } },
+      { test: { name: 'crash', include: ['test/crash/**/*.test.ts'], setupFiles, ...alone, sequence: { groupOrder: 3 } } },
+      { test: { name: 'process', include: ['test/process/**/*.test.ts'], setupFiles, ...alone, sequence: { groupOrder: 4 } } },
     ],
   },
 });

@@ -2,7 +2,6 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { Worker } from 'node:worker_threads';
 import { configureGlobal } from 'fast-check';
 import { afterAll } from 'vitest';
 
@@ -17,18 +16,3 @@ process.env['HOME'] = home;
 afterAll(() => rmSync(home, { recursive: true, force: true }));
 
 configureGlobal(soak ? { numRuns: 4_000 } : { seed: 20_261_115, numRuns: 300 });
-
-// A loop that never lets go cannot be ended by the limit of its test. A thread waits for signs of life, and ends the process without them.
-const silentMs = 120_000;
-const life = new Int32Array(new SharedArrayBuffer(4));
-const watch = `
-  const { workerData: { life, silentMs } } = require('node:worker_threads');
-  for (let last = 0; Atomics.wait(life, 0, last, silentMs) !== 'timed-out'; last = Atomics.load(life, 0));
-  require('node:fs').writeSync(2, 'a test has gone round for ' + silentMs / 1000 + ' s without a pause; its process is ended\\n');
-  process.kill(process.pid, 'SIGKILL');
-`;
-new Worker(watch, { eval: true, workerData: { life, silentMs } }).unref();
-setInterval(() => {
-  Atomics.add(life, 0, 1);
-  Atomics.notify(life, 0);
-}, 1_000).unref();
