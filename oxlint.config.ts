@@ -28,7 +28,7 @@ export default {
     'typescript/no-explicit-any': 'error',
     'typescript/consistent-type-imports': 'error',
     eqeqeq: 'error',
-    'no-underscore-dangle': ['error', { allow: ['__openclaw', '_meta'] }],
+    'no-underscore-dangle': ['error', { allow: ['_meta'] }],
     'no-await-in-loop': 'off',
     'typescript/unbound-method': 'off',
     'unicorn/require-post-message-target-origin': 'off',
@@ -57,6 +57,10 @@ export default {
       },
     },
     { files: ['src/gateway.ts', 'src/clock.ts'], rules: { 'no-restricted-globals': 'off', 'no-restricted-properties': 'off' } },
+    {
+      files: ['src/protocol/compat/openclaw.ts', 'test/**/*.ts'],
+      rules: { 'no-underscore-dangle': ['error', { allow: ['__openclaw', '_meta'] }] },
+    },
     ...layers,
     {
       files: ['src/**/*.test.ts'],

@@ -26,7 +26,8 @@ import { formatSessionKey, mainKey, requireSessionKey } from './rules/session-ke
 import { guestRunner, Guests } from './runtimes/guest/guest.ts';
 import { languageModel } from './runtimes/model/language-model.ts';
 import { modelRunner } from './runtimes/model/loop.ts';
-import { Models, type Choice, type Found, type ModelSettings } from './runtimes/model/models.ts';
+import type { Choice, Found } from './runtimes/model/choice.ts';
+import { Models, type ModelSettings } from './runtimes/model/models.ts';
 import { scriptedModel, type Script } from './runtimes/scripted/scripted.ts';
 import { LiveRuns } from './server/events.ts';
 import { logEvents, type Log } from './observe/log.ts';

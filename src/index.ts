@@ -1,15 +1,18 @@
-// The public surface of the package, by name.
+// The public surface of the package, by name. `test/pins/public-api.test.ts` pins it; rows, engine and bus are not part of it.
 export { defaultConfig, loadConfig, readConfig, type LoadedConfig } from './config/load.ts';
 export type { Config } from './config/schema.ts';
 export { errorTable, InterlaneError, type ErrorCode } from './errors.ts';
 export { startGateway, type Gateway, type GatewayOptions } from './gateway.ts';
 export { connect, type Client, type ConnectOptions } from './client/client.ts';
+export { Conversation, type ConversationEvent, type ConversationOptions } from './client/conversation.ts';
 export { follow, type Follow } from './client/follow.ts';
+export type { Item } from './client/items.ts';
 export { loopbackPost, loopbackTo } from './channels/loopback/loopback.ts';
 export type { Channel } from './channels/channel.ts';
 export { memoryStore } from './store/memory.ts';
 export { Script, scriptedModel } from './runtimes/scripted/scripted.ts';
-export { defineTool, type Tool } from './tools/define.ts';
+export { defineTool, type PluginCall, type PluginResult } from './tools/plugin.ts';
+export type { Tool } from './tools/define.ts';
 export { decide, partyOf, type Decision, type Request, type World } from './rules/decide.ts';
 export { route, type Route, type Routes } from './rules/route.ts';
 export { formatSessionKey, parseSessionKey, requestKey, type SessionKey } from './rules/session-key.ts';

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { run } from './cli/program.ts';
 import { errorTable } from './errors.ts';
 
-// Whoever reads us may stop reading (`| head`), and a disk may be full. Neither is a bug, and neither gets a stack.
+// The reader may stop reading (`| head`), and a disk may be full. Neither is a bug, so neither prints a stack.
 for (const stream of [process.stdout, process.stderr]) {
   stream.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code === 'EPIPE') process.exit(0);

@@ -17,7 +17,7 @@ export async function restore(terminal: Terminal, stateDir: string, name: string
     host: hostname(),
     startedAt: Math.round(performance.timeOrigin),
   });
-  say(terminal, `Restored ${file} to ${stateDir}${kept === undefined ? '' : `; what was there is kept as ${kept}`}.`);
+  say(terminal, `Restored ${file} to ${stateDir}${kept === undefined ? '' : `; the old database is kept as ${kept}`}.`);
 }
 
 const say = (terminal: Terminal, line: string) => terminal.stdout.write(`${visible(line)}\n`);

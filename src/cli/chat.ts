@@ -1,183 +1,172 @@
-// `interlane chat`: a session in the terminal, in a pipe, or as lines of JSON; keys and signals → the talk → what is seen of it.
+// `interlane chat`: a conversation in the terminal, in a pipe, or as lines of JSON.
 import { createInterface } from 'node:readline';
-import { follow } from '../client/follow.ts';
-import { errorTable, reasonOf, type ErrorCode, type InterlaneError } from '../errors.ts';
-import type { WireMessage } from '../protocol/result.ts';
-import { completeCommand } from '../sessions/commands.ts';
-import { Answers, sourceOf, summedUp, type Paper } from './answers.ts';
-import { isSummary, wordsOf } from './messages.ts';
+import { Conversation, type ConversationEvent } from '../client/conversation.ts';
+import type { Item } from '../client/items.ts';
+import { errorTable, reasonOf, type ErrorCode } from '../errors.ts';
+import { toPeer } from '../protocol/compat/openclaw.ts';
+import { completeCommand, readCommand, runCommand, type CommandAnswer, type CommandPort, type Read } from '../sessions/commands.ts';
+import { Printer, summaryNote, type Paper } from './paper.ts';
 import { lineOf, Prompt } from './prompt.ts';
 import { reach, reached, type ReachFlags } from './reach.ts';
 import { sessionMeant } from './session-meant.ts';
-import { isSaid } from './sessions.ts';
-import { Talk, type TalkView } from './talk.ts';
 import type { Terminal } from './terminal.ts';
 
 export interface ChatFlags extends ReachFlags {
-  /** How many messages of before are shown. */
+  /** How many earlier messages to show. */
   history: number;
 }
 
-/** Returns the exit status. In a pipe it is that of the last message without an answer or command that was refused, for nobody is there to see it. */
+/** What a person or a program sees of the chat. */
+interface View {
+  event(event: ConversationEvent): void;
+  answered(command: string, answer: CommandAnswer): void;
+}
+
+/** Returns the exit status. In a pipe it is that of the last message without an answer or refused command, as there is no one to see it. */
 export async function chat(terminal: Terminal, session: string, flags: ChatFlags): Promise<number> {
   const key = await reached(terminal, flags, async (client) => {
     const found = await client.call('sessions.resolve', { key: await sessionMeant(terminal, client, session) });
     return found.ok ? found.key : session;
   });
-  const leave = new AbortController();
+  const conversation = new Conversation({
+    key,
+    open: (signal) => reach(terminal, flags, signal, ['tool-events']),
+    newId: () => terminal.newId(),
+    sleep: (ms, signal) => terminal.sleep(ms, signal),
+  });
   const prompt = terminal.stdin.isTTY && terminal.stdout.isTTY && !flags.json ? new Prompt(terminal) : undefined;
-  const own = new Set<string>();
-  const failed = { status: 0 };
-  const view = flags.json ? asJson(terminal) : asText(prompt ?? pipe(terminal), own, prompt !== undefined);
-  const trouble = Promise.withResolvers<never>();
-  const talk = new Talk({ key, own, newId: () => terminal.newId(), view: noting(view, failed), failed: trouble.reject });
-
+  const view = flags.json ? asJson(terminal) : asText(prompt ?? pipe(terminal), conversation, flags.history, prompt !== undefined);
+  const leave = new AbortController();
+  let status = 0;
   let armed = false;
-  const interrupt = (empty: boolean) => {
-    if (armed || (!prompt && !talk.busy)) return leave.abort();
-    armed = talk.busy || empty;
-    if (talk.busy) talk.interrupt();
-    else if (empty) prompt!.lines('Ctrl-C once more, or Ctrl-D, leaves', 'note');
+
+  const obey = async (read: Exclude<Read, { kind: 'message' }>) => {
+    const answer = await runCommand(read, portOf(conversation), { owner: await conversation.isOwner() });
+    if (!answer.ok) status = statusOf(answer.code);
+    view.answered(read.kind === 'command' ? read.command.name : read.word, answer);
+    return answer.say === undefined ? undefined : conversation.send(answer.say);
   };
   const submit = (line: string) => {
     armed = false;
-    if (line.trim() !== '') talk.submit(line, { afterAnswer: !prompt });
+    if (line.trim() === '') return;
+    const read = readCommand(line);
+    if (read.kind === 'message') return conversation.say(line, { afterAnswer: !prompt });
+    const stops = read.kind === 'command' && read.command.name === 'stop';
+    conversation.enqueue(() => obey(read), { afterAnswer: !prompt && !stops });
   };
-  const undo = [terminal.onSignal('SIGINT', () => interrupt(true)), terminal.onSignal('SIGTERM', () => leave.abort())];
+  const interrupt = (empty: boolean) => {
+    if (armed || (!prompt && !conversation.busy)) return leave.abort();
+    armed = conversation.busy || empty;
+    if (conversation.busy) conversation.interrupt();
+    else if (empty) prompt!.lines('press Ctrl-C again or Ctrl-D to leave', 'note');
+  };
 
-  /** On the first connection: what was said before, then the prompt; or the lines of the pipe to their end. */
+  const broken = Promise.withResolvers<never>();
+  /** Once the past is known: the prompt, or the lines of the pipe to their end. */
   const begin = async () => {
-    await talk.begin((past) => {
-      if (!prompt) return;
-      showPast(prompt, past, flags.history);
-      const history = past.filter(isOwnWord).map((message) => wordsOf(message, false));
-      prompt.open({ history: history.toReversed(), complete: completeCommand, line: submit, interrupt, closed: () => leave.abort() });
-      talk.onBusy = (busy) => prompt.working(busy);
-    });
-    if (!prompt) {
-      const input = createInterface({ input: terminal.stdin, crlfDelay: Number.POSITIVE_INFINITY });
-      leave.signal.addEventListener('abort', () => input.close(), { once: true });
-      for await (const line of input) submit(line);
-      await talk.done();
-      leave.abort();
+    if (prompt) {
+      const history = conversation.items.flatMap((item) => (item.kind === 'message' && isTyped(item) ? [item.text] : [])).toReversed();
+      prompt.open({ history, complete: completeCommand, line: submit, interrupt, closed: () => leave.abort() });
+      return;
     }
+    const input = createInterface({ input: terminal.stdin, crlfDelay: Number.POSITIVE_INFINITY });
+    leave.signal.addEventListener('abort', () => input.close(), { once: true });
+    for await (const line of input) submit(line);
+    await conversation.done();
+    leave.abort();
   };
+  conversation.subscribe((event) => {
+    if (event.type === 'refused') status = statusOf(event.error.code);
+    if (event.type === 'ended' && event.run.status === 'error' && event.run.state !== 'aborted') status = statusOf(event.run.errorCode);
+    view.event(event);
+    if (event.type === 'ready') begin().catch(broken.reject);
+    prompt?.working(conversation.busy);
+  });
 
+  const undo = [terminal.onSignal('SIGINT', () => interrupt(true)), terminal.onSignal('SIGTERM', () => leave.abort())];
   try {
-    const following = follow({
-      open: async (signal) => talk.hear(await reach(terminal, flags, signal, ['tool-events'])),
-      key,
-      signal: leave.signal,
-      sleep: (ms, signal) => terminal.sleep(ms, signal),
-      message: (event) => talk.message(event),
-      changed: (event) => talk.changed(event),
-      chat: (event) => talk.chat(event),
-      connected: (cursor, client) => {
-        if (talk.connected(cursor, client) === 1) begin().catch(trouble.reject);
-      },
-      lost: (error) => talk.lost(error),
-    });
-    await Promise.race([following, trouble.promise]);
+    await Promise.race([conversation.run(leave.signal), broken.promise]);
   } finally {
     leave.abort();
     prompt?.close();
     for (const off of undo) off();
   }
-  if (!prompt) return failed.status;
-  const going = talk.busy ? ' The answer is still being made.' : '';
+  if (!prompt) return status;
+  const going = conversation.busy ? ' The answer is still being written.' : '';
   terminal.stdout.write(lineOf(terminal, `nothing is lost.${going} Come back with: interlane chat ${session}`, 'note'));
   return 0;
 }
 
-const isOwnWord = ({ role, provenance }: WireMessage) => role === 'user' && provenance === undefined;
+const statusOf = (code: string | undefined) =>
+  errorTable[code !== undefined && Object.hasOwn(errorTable, code) ? (code as ErrorCode) : 'UNAVAILABLE'].exit;
 
-/** Lines of an old message that are shown. */
+const portOf = (conversation: Conversation): CommandPort => ({
+  reset: () => conversation.reset(),
+  patch: (settings) => conversation.patch(settings),
+  status: () => conversation.read(),
+  stop: () => conversation.stop(),
+});
+
+const isTyped = (item: Item & { kind: 'message' }) => item.message.provenance === undefined;
+
+/** The most lines of an old message to print. */
 const mostPastLines = 12;
 
-function showPast(paper: Paper, past: WireMessage[], limit: number): void {
-  for (const message of limit === 0 ? [] : past.filter(isSaid).slice(-limit)) {
-    const lines = wordsOf(message, false).split('\n');
+function showPast(paper: Paper, items: readonly Item[], limit: number): void {
+  const past = items.filter(({ kind }) => kind === 'message' || kind === 'answer' || kind === 'summary');
+  for (const item of limit === 0 ? [] : past.slice(-limit)) {
+    if (item.kind === 'summary') paper.lines(summaryNote, 'note');
+    if (item.kind !== 'message' && item.kind !== 'answer') continue;
+    const lines = item.text.split('\n');
     const text = [...lines.slice(0, mostPastLines), ...(lines.length > mostPastLines ? ['…'] : [])].join('\n');
-    if (isSummary(message)) paper.lines(summedUp, 'note');
-    else if (message.role === 'user') paper.lines(text, 'past', isOwnWord(message) ? '' : sourceOf(message));
+    if (item.kind === 'message') paper.lines(text, 'past', isTyped(item) ? '' : item.from);
     else if (text !== '') paper.lines(text, 'past');
   }
 }
 
-/** The exit status of what went wrong. */
-function noting(view: TalkView, failed: { status: number }): TalkView {
-  const statusOf = (code: string | undefined) =>
-    errorTable[code !== undefined && Object.hasOwn(errorTable, code) ? (code as ErrorCode) : 'UNAVAILABLE'].exit;
-  return {
-    ...view,
-    refused(error: InterlaneError) {
-      failed.status = statusOf(error.code);
-      view.refused(error);
-    },
-    ended(run) {
-      if (run.status === 'error' && run.state !== 'aborted') failed.status = statusOf(run.errorCode);
-      view.ended(run);
-    },
-    answered(command, answer) {
-      if (!answer.ok) failed.status = statusOf(answer.code);
-      view.answered(command, answer);
-    },
-  };
-}
-
-/** One event per line. */
-function asJson(terminal: Terminal): TalkView {
+/** One event per line, as it is on the wire. */
+function asJson(terminal: Terminal): View {
   const say = (event: string, payload: object) => void terminal.stdout.write(`${JSON.stringify({ event, ...payload })}\n`);
   return {
-    message: (event) => say('session.message', event),
-    chat: (event) => say('chat', event),
-    agent: (event) => say('agent', event),
-    changed: (event) => say('sessions.changed', event),
-    session() {},
-    connected: (cursor) => say('connected', { cursor }),
-    lost: (error) => say('lost', { reason: reasonOf(error) }),
-    current() {},
-    refused: ({ code, message }) => say('refused', { code, message }),
-    ended: (run) => say('ended', run),
+    event(one) {
+      if (one.type === 'message') say('session.message', toPeer(one.event));
+      else if (one.type === 'chat') say('chat', toPeer(one.event));
+      else if (one.type === 'agent') say('agent', one.event);
+      else if (one.type === 'changed') say('sessions.changed', one.event);
+      else if (one.type === 'connected') say('connected', { cursor: one.cursor });
+      else if (one.type === 'lost') say('lost', { reason: reasonOf(one.error) });
+      else if (one.type === 'refused') say('refused', { code: one.error.code, message: one.error.message });
+      else if (one.type === 'ended') say('ended', one.run);
+    },
     answered: (command, answer) => say('command', { command, ...answer }),
-    active: () => false,
   };
 }
 
-function asText(paper: Paper, own: ReadonlySet<string>, streams: boolean): TalkView {
-  const answers = new Answers(paper, own, streams);
+function asText(paper: Paper, conversation: Conversation, history: number, streams: boolean): View {
+  const printer = new Printer(paper, streams);
   let gone = false;
   return {
-    message: (event) => answers.message(event),
-    chat: (event) => answers.chat(event),
-    agent: (event) => answers.agent(event),
-    changed(event) {
-      if (event.phase === undefined && event.reason === 'resync')
-        paper.lines('some of what happened is no longer kept; see: interlane history', 'note');
+    event(one) {
+      if (one.type === 'ready') {
+        if (streams) showPast(paper, conversation.items, history);
+        printer.skip(conversation.items);
+      }
+      printer.print(conversation.items);
+      if (one.type === 'connected' && gone) printer.note('connected again');
+      if (one.type === 'connected') gone = false;
+      if (one.type === 'lost' && !gone) printer.note('Connection lost. Reconnecting…');
+      if (one.type === 'lost') gone = true;
+      if (one.type === 'changed' && one.event.phase === undefined && one.event.reason === 'resync')
+        printer.note('some events are no longer available; to read the messages: interlane history');
+      if (one.type === 'refused') printer.note(one.error.message);
+      if (one.type === 'ended' && one.run.state === 'ok' && one.run.terminalReply === undefined && streams)
+        printer.note('the run ended without an answer');
     },
-    session: ({ verboseLevel }) => answers.verbose(verboseLevel),
-    connected() {
-      if (gone) paper.lines('connected again', 'note');
-      gone = false;
-    },
-    lost(error) {
-      answers.lost();
-      if (!gone) paper.lines(`${reasonOf(error)}; trying again`, 'note');
-      gone = true;
-    },
-    current: () => answers.current(),
-    refused: (error) => paper.lines(error.message, 'note'),
-    ended({ state, error, terminalReply }) {
-      if (state === 'aborted') paper.lines('stopped', 'note');
-      else if (state !== 'ok') paper.lines(`no answer: ${error ?? state}`, 'note');
-      else if (terminalReply === undefined && streams) paper.lines('it ended without a word', 'note');
-    },
-    answered: (_, { ok, text }) => paper.lines(text, streams ? 'past' : ok ? 'answer' : 'note'),
-    active: () => answers.active.size > 0,
+    answered: (_, { ok, text }) => printer.lines(text, streams ? 'past' : ok ? 'answer' : 'note'),
   };
 }
 
-/** Without a person: answers to standard output, what is told beside them to the other one. */
+/** Without a person: answers to standard output, everything else to standard error. */
 function pipe(terminal: Terminal): Paper {
   return {
     piece() {},

@@ -17,7 +17,7 @@ export function completion(root: Command, shell: string): string {
   if (shell === 'bash') return bash(nodes);
   if (shell === 'zsh') return `autoload -U +X bashcompinit && bashcompinit\n${bash(nodes)}`;
   if (shell === 'fish') return fish(nodes);
-  throw new InterlaneError('USAGE', `shell ${JSON.stringify(shell.slice(0, 50))} is not known; there are bash, zsh and fish`);
+  throw new InterlaneError('USAGE', `shell ${JSON.stringify(shell.slice(0, 50))} is not supported; use bash, zsh or fish`);
 }
 
 function nodesOf(command: Command, path: string[] = []): Node[] {
@@ -41,7 +41,7 @@ function nodesOf(command: Command, path: string[] = []): Node[] {
 
 const firstArgument = ({ registeredArguments }: Command): Argument | undefined => registeredArguments[0];
 
-/** The same for zsh, which understands it. Keys hold colons, at which bash breaks words, so the word is read from the line. */
+/** zsh uses the same script. Bash splits words at colons, which keys contain, so the script reads the word from the line. */
 function bash(nodes: Node[]): string {
   const cases = (pick: (node: Node) => string[], keyOf = (node: Node) => node.path) =>
     nodes.flatMap((node) => {

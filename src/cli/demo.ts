@@ -1,4 +1,4 @@
-// `interlane demo`: two agents hold an exchange on a real gateway with a temporary store; every line comes from its events.
+// `interlane demo`: two agents talk on a real gateway with a temporary store; every line comes from its events.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -41,7 +41,7 @@ export async function demo(terminal: Terminal): Promise<void> {
   const { startGateway } = await import('../gateway.ts');
   const stateDir = mkdtempSync(join(tmpdir(), 'interlane-demo-'));
   const say = (line: string) => terminal.stdout.write(`${line}\n`);
-  say(paint(terminal, 'bold', 'Two agents on a scripted model: no key, no cost. What follows is the event stream of a real gateway.'));
+  say(paint(terminal, 'bold', 'Two agents on a scripted model: no key, no cost. Below is the event stream of a real gateway.'));
   say('');
   const gateway = await startGateway(readConfig(config, 'demo', {}).config, {
     stateDir,
@@ -59,7 +59,7 @@ export async function demo(terminal: Terminal): Promise<void> {
         const line = describe(event);
         if (line) say(`${paint(terminal, 'gray', String(event.pos).padStart(3))}  ${visible(line)}`);
         if (event.kind === 'delivery' && event.state === 'sent') settled.add(event.deliveryId);
-        // The kitchen's opening, Ana's answer to her user, and the announce: three messages leave, then all is said.
+        // The kitchen's opening, Ana's answer to her user, and the announce: the demo ends after these three deliveries.
         if (settled.size === 3) finished();
       },
       reset() {},
@@ -79,7 +79,7 @@ export async function demo(terminal: Terminal): Promise<void> {
     rmSync(stateDir, { recursive: true, force: true });
   }
   say('');
-  say('Everything above was committed to a SQLite file before it was shown. Next, in this folder:');
+  say('The gateway committed each event to a SQLite file before it was printed. Next, in this folder:');
   say('');
   say('  npm start');
   say(`  npx interlane explain access '{"action":"send","caller":{"key":"agent:ana:main"},"target":{"key":"${kitchen}"}}'`);
@@ -100,7 +100,7 @@ function describe(event: FeedEvent): string | undefined {
       return `${session.padEnd(26)} ${from}: ${text}`;
     }
     case 'run':
-      return event.state === 'waiting' ? `${session.padEnd(26)} (waits; its slot is free for others)` : undefined;
+      return event.state === 'waiting' ? `${session.padEnd(26)} (waiting; its slot is free for other runs)` : undefined;
     case 'exchange':
       return event.reason === undefined ? undefined : `${session.padEnd(26)} (exchange over: ${event.reason})`;
     case 'delivery':

@@ -1,4 +1,4 @@
-// `interlane doctor`: one look at everything a gateway needs; each thing that is wrong comes with how to put it right. Changes nothing.
+// `interlane doctor`: checks everything a gateway needs and suggests a fix for each problem. Changes nothing.
 import { existsSync, readFileSync, statfsSync, statSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
@@ -35,11 +35,11 @@ const neededNode = 24;
 const littleSpace = 1024 ** 3;
 const noSpace = 100 * 1024 ** 2;
 
-/** The exit status: of the first thing that is broken, or 0. */
+/** Returns the exit status of the first problem, or 0. */
 export async function doctor(terminal: Terminal, flags: DoctorFlags): Promise<number> {
   const named = findPaths(flags, terminal.env, terminal.home);
   const own = await running(named.stateDir);
-  // A gateway that runs is asked about with the config it runs on, unless another one was named.
+  // For a running gateway, check the config it runs on, unless a flag names another.
   const paths = { ...named, configFile: named.configFile ?? own?.config };
   const { config, findings: configFindings } = checkConfig(terminal, paths);
   const findings = [
@@ -57,7 +57,7 @@ export async function doctor(terminal: Terminal, flags: DoctorFlags): Promise<nu
   return broken?.code === undefined ? 0 : errorTable[broken.code].exit;
 }
 
-/** Asks the service that would answer; looking costs nothing. */
+/** Asks the service of the model; the request is free. */
 async function checkModel(terminal: Terminal, config: Config): Promise<Finding> {
   const [{ findModel }, { probe }] = await Promise.all([import('../runtimes/model/models.ts'), import('../runtimes/model/probe.ts')]);
   const found = await findModel(config, terminal.env, fetch);
@@ -65,7 +65,7 @@ async function checkModel(terminal: Terminal, config: Config): Promise<Finding> 
   if (ref === undefined)
     return note(
       'model',
-      'none is configured or found: the scripted model answers',
+      'no model is configured or found; the scripted model answers',
       'set ANTHROPIC_API_KEY, OPENAI_API_KEY or agents.defaults.model',
     );
   const name = ref.slice(0, ref.indexOf('/'));
@@ -105,31 +105,31 @@ function checkConfig(terminal: Terminal, paths: Paths): { config: Config; findin
     return { config, findings: [ok('config', paths.configFile), ...notes.map((warning) => note('config', warning))] };
   } catch (thrown) {
     if (!(thrown instanceof InterlaneError)) throw thrown;
-    const finding = bad('config', thrown.code, thrown.message, 'mend the file; "interlane config docs" lists every setting');
+    const finding = bad('config', thrown.code, thrown.message, 'fix the file; "interlane config docs" lists every setting');
     return { config: defaultConfig(), findings: [finding] };
   }
 }
 
 function checkState(stateDir: string): Finding[] {
   const found = statSync(stateDir, { throwIfNoEntry: false });
-  if (!found) return [ok('state', `${stateDir} is not there yet; the first start makes it`)];
+  if (!found) return [ok('state', `${stateDir} is not there yet; the first start creates it`)];
   if (!found.isDirectory()) return [bad('state', 'STATE_UNUSABLE', `${stateDir} is not a directory`, 'choose another with --state-dir')];
   const own = process.getuid?.();
   if (own !== undefined && own !== 0 && found.uid !== own)
     return [bad('state', 'STATE_UNUSABLE', `${stateDir} belongs to another user`, `run: sudo chown -R ${own} ${stateDir}`)];
   if ((found.mode & 0o700) !== 0o700)
-    return [bad('state', 'STATE_UNUSABLE', `${stateDir} cannot be read and written by you`, `run: chmod 700 ${stateDir}`)];
+    return [bad('state', 'STATE_UNUSABLE', `you cannot read and write ${stateDir}`, `run: chmod 700 ${stateDir}`)];
   const open = (file: string) => ((statSync(file, { throwIfNoEntry: false })?.mode ?? 0) & 0o077) !== 0;
-  if (open(stateDir)) return [note('state', `${stateDir} can be read by other users of this machine`, `run: chmod 700 ${stateDir}`)];
+  if (open(stateDir)) return [note('state', `other users of this machine can read ${stateDir}`, `run: chmod 700 ${stateDir}`)];
   const names = ['interlane.db', 'search.db', 'cli.json'].map((name) => join(stateDir, name)).filter(open);
-  if (names.length > 0) return [note('state', `${names.join(', ')} can be read by others`, `run: chmod 600 ${names.join(' ')}`)];
+  if (names.length > 0) return [note('state', `other users can read ${names.join(', ')}`, `run: chmod 600 ${names.join(' ')}`)];
   return [ok('state', `${stateDir}, private to you`)];
 }
 
 function checkStore(stateDir: string): Finding {
   try {
     const found = inspectStore(stateDir);
-    return found ? ok('store', `${found.file} is whole (${size(found.bytes)})`) : ok('store', 'nothing is stored yet');
+    return found ? ok('store', `${found.file}: database OK (${size(found.bytes)})`) : ok('store', 'nothing is stored yet');
   } catch (thrown) {
     if (!(thrown instanceof InterlaneError)) throw thrown;
     const [says, ...fix] = thrown.message.split('; ');
@@ -142,11 +142,11 @@ function checkGateway(stateDir: string, own: CliFile | undefined): Finding {
   if (!isHeld(stateDir)) return ok('gateway', 'not running; start it with: interlane up');
   const holder = holderOf(stateDir);
   const fix =
-    holder === undefined ? 'stop the process that holds it' : `wait a moment if it is starting or importing; else stop it: kill ${holder}`;
+    holder === undefined ? 'stop the process that uses it' : `wait a moment if it is starting or importing; else stop it: kill ${holder}`;
   return bad(
     'gateway',
     'STATE_IN_USE',
-    `${holder === undefined ? 'a process' : `process ${holder}`} holds the state and does not answer`,
+    `${holder === undefined ? 'a process' : `process ${holder}`} uses the state directory and does not answer`,
     fix,
   );
 }
@@ -166,14 +166,14 @@ function portOf({ env }: Terminal): number | undefined {
 }
 
 async function checkPort(host: string, port: number, own: CliFile | undefined): Promise<Finding> {
-  if (own && Number(URL.parse(own.url)?.port) === port) return ok('port', `${port} on ${host} is ours`);
+  if (own && Number(URL.parse(own.url)?.port) === port) return ok('port', `${port} on ${host}, used by this gateway`);
   const failed = await new Promise<NodeJS.ErrnoException | undefined>((resolve) => {
     const server = createServer().once('error', resolve);
     server.listen({ host, port }, () => server.close(() => resolve(undefined)));
   });
-  if (!failed) return ok('port', port === 0 ? 'any that is free' : `${port} on ${host} is free`);
+  if (!failed) return ok('port', port === 0 ? 'any free port' : `${port} on ${host} is free`);
   const taken = failed.code === 'EADDRINUSE';
-  const says = taken ? `${port} on ${host} is taken by another program` : `${port} on ${host} cannot be used: ${failed.message}`;
+  const says = taken ? `${port} on ${host} is in use by another program` : `${port} on ${host} cannot be used: ${failed.message}`;
   return bad('port', 'PORT_UNUSABLE', says, 'choose another: interlane up --port <number>, or gateway.port in the config');
 }
 
@@ -183,7 +183,7 @@ function checkSpace(stateDir: string): Finding {
   const { bavail, bsize } = statfsSync(directory);
   const free = bavail * bsize;
   const says = `${(free / 1e9).toFixed(1)} GB free`;
-  const fix = 'make room, or move the state with --state-dir';
+  const fix = 'free some space, or move the state with --state-dir';
   if (free < noSpace) return bad('disk', 'STORE_FAILED', says, fix);
   return free < littleSpace ? note('disk', says, fix) : ok('disk', says);
 }

@@ -24,13 +24,13 @@ const answers: { [N in TopicName]: (config: Config, question: Question<N>) => Ex
 
 interface Decided {
   explanation: Explanation;
-  /** Whose rules it is from. */
+  /** Where the rules come from. */
   config: string;
 }
 
 export interface Deciders {
   config(): Promise<{ config: Config; configName: string }>;
-  /** Only a running gateway knows the tools of outside servers and the sessions that there are. Undefined when none is to be asked. */
+  /** Only a running gateway knows its sessions and the tools of outside servers. Returns undefined if there is none to ask. */
   gateway(question: Question<'tools'>): Promise<Decided | undefined>;
 }
 
@@ -61,7 +61,7 @@ async function questionFromInput(terminal: Terminal, name: string, example: stri
   if (terminal.stdin.isTTY)
     throw new InterlaneError('USAGE', `question is missing; write it as JSON, for example: interlane explain ${name} '${example}'`);
   const text = await readAll(terminal.stdin, largestQuestion);
-  if (text === undefined) throw new InterlaneError('INVALID_REQUEST', `question is too large; at most ${largestQuestion} bytes are read`);
+  if (text === undefined) throw new InterlaneError('INVALID_REQUEST', `question is too large; the limit is ${largestQuestion} bytes`);
   return text;
 }
 
@@ -82,7 +82,7 @@ function readQuestion<S extends z.ZodType>(schema: S, question: unknown, example
   const lines = read.error.issues
     .slice(0, 10)
     .map((issue) => `  ${z.core.toDotPath(issue.path) || 'the question'}: ${lowerFirst(issue.message)}`);
-  throw new InterlaneError('INVALID_REQUEST', `question does not fit:\n${lines.join('\n')}\n  an example: ${example}`);
+  throw new InterlaneError('INVALID_REQUEST', `question is not valid:\n${lines.join('\n')}\n  an example: ${example}`);
 }
 
 function render(terminal: Terminal, { answer, facts, rules }: Explanation, configName: string): string {
@@ -95,7 +95,7 @@ function render(terminal: Terminal, { answer, facts, rules }: Explanation, confi
   const known = Object.entries(facts).flatMap(([name, value]): [string, string][] =>
     value === undefined ? [] : [[name, oneLine(String(value))]],
   );
-  const asked = columns(rules.map(({ rule, why }) => [rule, oneLine(why)])).map(
+  const trace = columns(rules.map(({ rule, why }) => [rule, oneLine(why)])).map(
     (line, index) => `  ${marks[rules[index]!.effect]}${line.slice(1)}`,
   );
   return [
@@ -103,8 +103,8 @@ function render(terminal: Terminal, { answer, facts, rules }: Explanation, confi
     '',
     ...columns(known),
     '',
-    'rules, in the order they were asked:',
-    ...asked,
+    'rules, in order:',
+    ...trace,
     '',
     `decided by ${configName}`,
     '',

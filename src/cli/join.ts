@@ -26,16 +26,16 @@ export async function join(terminal: Terminal, client: Pick<Client, 'call'>, nam
 function page(terminal: Terminal, joined: Joined): string {
   const bold = (text: string) => paint(terminal, 'bold', text);
   return [
-    `${bold(joined.key)} is ready. It sees: ${sight[joined.see]}.`,
+    `${bold(joined.key)} is ready. It can see: ${sight[joined.see]}.`,
     '',
-    `${bold('1. Its token')}, shown only now. Set it where the harness is started; it ends with: interlane token revoke ${joined.tokenName}`,
+    `${bold('1. Its token')}. Store it now; it won't be shown again. Set it where you start the harness; to revoke it: interlane token revoke ${joined.tokenName}`,
     '',
     `   export INTERLANE_GUEST_TOKEN=${joined.token}`,
     '',
     bold('2. The configuration of your harness'),
     '',
     ...harnesses(joined.url).flatMap(({ name, file, text }) => [`   ${bold(name)} (${file}):`, ...text.map((line) => `     ${line}`), '']),
-    bold('3. What to say to it'),
+    bold('3. What to tell it'),
     '',
     `   ${joined.sentence}`,
     '',
@@ -44,9 +44,9 @@ function page(terminal: Terminal, joined: Joined): string {
 
 const sight: Record<Joined['see'], string> = {
   self: 'only itself',
-  tree: 'itself and what it spawns; --see agent or --see all shows it more',
+  tree: 'itself and the sessions it spawns (use --see agent or --see all for more)',
   agent: 'the sessions of its agent',
-  all: 'all sessions, of other agents as far as tools.agentToAgent allows',
+  all: 'all sessions (those of other agents if tools.agentToAgent allows it)',
 };
 
 interface Harness {
@@ -84,7 +84,7 @@ function harnesses(url: string): Harness[] {
     },
     {
       name: 'Any other',
-      file: 'a program it starts; INTERLANE_GUEST_TOKEN must reach it',
+      file: 'a program that it starts; pass INTERLANE_GUEST_TOKEN on to it',
       text: json({
         mcpServers: { interlane: { command: 'npx', args: ['interlane', 'mcp'], env: { INTERLANE_URL: new URL(url).origin } } },
       }),

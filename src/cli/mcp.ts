@@ -10,7 +10,7 @@ export async function mcp(terminal: Terminal, flags: ReachFlags): Promise<void> 
   if (!token)
     throw new InterlaneError(
       'UNAUTHORIZED',
-      'token is missing; set INTERLANE_GUEST_TOKEN to the one of a session ("interlane join <name>" makes one)',
+      'token is missing; set INTERLANE_GUEST_TOKEN to the token of a session ("interlane join <name>" creates one)',
     );
   const { serveBridge } = await import('../mcp/stdio.ts');
   await serveBridge({

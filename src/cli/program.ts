@@ -1,4 +1,4 @@
-// The command table: words on the command line → one command → exit status. What a command needs is loaded when it is asked for.
+// The command table: words on the command line → one command → exit status. Each command loads its own file when it runs.
 import { Argument, Command, CommanderError, InvalidArgumentError, Option } from 'commander';
 import type { Client } from '../client/client.ts';
 import type { LoadedConfig } from '../config/load.ts';
@@ -32,7 +32,7 @@ export async function run(terminal: Terminal, table?: Operations): Promise<numbe
   }
 }
 
-/** `outcome.status` is for a command that has said all there is to say and yet did not go well. */
+/** `outcome.status` is for a command that failed after it printed everything itself. */
 function program(terminal: Terminal, outcome: { status: number }, table: Operations | undefined): Command {
   const client = clientOf(terminal, table);
   const root = configure(new Command('interlane'), terminal)
@@ -53,37 +53,36 @@ function program(terminal: Terminal, outcome: { status: number }, table: Operati
   dataCommands(root, terminal);
   root.commandsGroup('The shell:');
   shellCommands(root, terminal);
-  return root.helpCommand('help [command]', 'how a command is used');
+  return root.helpCommand('help [command]', 'show how to use a command');
 }
 
 function gatewayCommands(root: Command, terminal: Terminal, outcome: { status: number }, client: ClientCommand): void {
   command(root, terminal, 'up', 'start the gateway')
-    .option(
-      '--port <number>',
-      'where clients connect (or INTERLANE_PORT; else gateway.port, 4683); 0 takes any free port',
-      number(0, 65_535),
-    )
+    .option('--port <number>', 'port to listen on (or INTERLANE_PORT; else gateway.port, 4683); 0 takes any free port', number(0, 65_535))
     .option('--host <address>', 'address to listen on (else gateway.host, 127.0.0.1)')
-    .addHelpText('after', '\nINTERLANE_TOKEN, if set, is accepted as an admin token: at least 16 characters, never printed.')
+    .addHelpText(
+      'after',
+      '\nThe gateway accepts the value of INTERLANE_TOKEN as an admin token. It needs at least 16 characters and is never printed.',
+    )
     .action(async (flags: PathFlags & UpFlags) => {
       const { paths, loaded } = await open(terminal, flags);
       const { up } = await import('./up.ts');
       await up(terminal, paths, loaded.config, loaded.warnings, flags);
     });
 
-  client(root, 'status', 'status', 'what the gateway is doing').action(
+  client(root, 'status', 'status', 'show what the gateway is doing').action(
     asking(terminal, async (client, flags) => (await import('./status.ts')).status(terminal, client, flags.json)),
   );
 
-  command(root, terminal, 'doctor', 'look for what is wrong, and say how to put it right')
-    .option('--port <number>', 'the port to check (else as in "up")', number(0, 65_535))
+  command(root, terminal, 'doctor', 'diagnose problems and suggest fixes')
+    .option('--port <number>', 'port to check (default: the port that "up" uses)', number(0, 65_535))
     .option('--json', 'print JSON')
     .action(async (flags: DoctorFlags) => {
       outcome.status = await (await import('./doctor.ts')).doctor(terminal, flags);
     });
 
   configure(root.command('demo'), terminal)
-    .description('watch two agents hold an exchange, on a gateway of its own')
+    .description('watch two agents talk, on a temporary gateway')
     .action(async () => (await import('./demo.ts')).demo(terminal));
 }
 
@@ -91,35 +90,35 @@ function sessionCommands(root: Command, terminal: Terminal, outcome: { status: n
   const kinds = ['main', 'group', 'cron', 'hook', 'node', 'other'];
   const states = ['queued', 'running', 'waiting', 'ok', 'error', 'timeout', 'aborted'];
 
-  client(root, 'chat [session]', 'chat.send', 'talk in a session; without one, in main')
-    .option('--history <number>', 'show the last so many messages first', number(0, 200), 10)
+  client(root, 'chat [session]', 'chat.send', 'chat in a session (default: main)')
+    .option('--history <number>', 'show the last N messages first', number(0, 200), 10)
     .addHelpText(
       'after',
-      '\nCtrl-C stops an answer, Ctrl-D leaves, /help lists the commands. In a pipe each line is a message, and the answers come out.',
+      '\nCtrl-C stops an answer, Ctrl-D leaves, /help lists the commands. In a pipe each line is a message, and the answers go to standard output.',
     )
     .action(async (session: string | undefined, flags: ChatFlags) => {
       outcome.status = await (await import('./chat.ts')).chat(terminal, session ?? 'main', flags);
     });
 
   client(root, 'sessions', 'sessions.list', 'list sessions, most recently active first')
-    .option('--agent <id>', 'only of this agent')
-    .addOption(someOf('--kind <kinds>', 'only of these kinds, separated by commas', kinds))
-    .option('--active <time>', 'only active within this time, for example 90m or 2d', duration)
-    .option('--search <text>', 'only with this text in key, label or name')
-    .option('--label <label>', 'only with this label')
-    .option('--limit <number>', 'at most so many', number(1, 100_000), 50)
-    .option('--archived', 'those that were archived, instead')
-    .option('--tree', 'each under the one that spawned it')
-    .option('--keys', 'only the keys')
+    .option('--agent <id>', 'only sessions of this agent')
+    .addOption(someOf('--kind <kinds>', 'only these kinds, separated by commas', kinds))
+    .option('--active <time>', 'only sessions active within this time, for example 90m or 2d', duration)
+    .option('--search <text>', 'only sessions with this text in key, label or name')
+    .option('--label <label>', 'only sessions with this label')
+    .option('--limit <number>', 'at most N', number(1, 100_000), 50)
+    .option('--archived', 'list archived sessions instead')
+    .option('--tree', 'print each session under the one that spawned it')
+    .option('--keys', 'print only the keys')
     .action(
       asking(terminal, async (client, flags: ReachFlags & SessionsFlags) =>
         (await import('./sessions.ts')).sessions(terminal, client, flags),
       ),
     );
 
-  client(root, 'history <session>', 'chat.history', 'what was said in a session, oldest first')
-    .option('--limit <number>', 'the last so many messages', number(1, 100_000), 50)
-    .option('--tools', 'with calls of tools and their results')
+  client(root, 'history <session>', 'chat.history', 'print the messages of a session, oldest first')
+    .option('--limit <number>', 'the last N messages', number(1, 100_000), 50)
+    .option('--tools', 'include tool calls and their results')
     .action(
       asking(terminal, async (client, flags: ReachFlags & HistoryFlags, session: string) =>
         (await import('./sessions.ts')).history(terminal, client, session, flags),
@@ -129,15 +128,15 @@ function sessionCommands(root: Command, terminal: Terminal, outcome: { status: n
   client(root, 'send <session> <message...>', 'sessions.send', 'send a message and print the reply; "-" reads it from standard input')
     .option('--no-wait', 'do not wait for the reply; print the run id')
     .option('--timeout <time>', 'how long to wait for the reply', duration, 300_000)
-    .option('--idempotency-key <key>', 'the same key is the same message, however often it is sent')
-    .addHelpText('after', '\nThe default of --timeout is 5m. When it is over the run goes on; "interlane wait <run>" asks again.')
+    .option('--idempotency-key <key>', 'messages with the same key are sent once')
+    .addHelpText('after', '\nThe default of --timeout is 5m. After that the run is still going; "interlane wait <run>" waits again.')
     .action(
       asking(terminal, async (client, flags: ReachFlags & SendFlags, session: string, message: string[]) =>
         (await import('./send.ts')).send(terminal, client, session, message, flags),
       ),
     );
 
-  client(root, 'wait <run>', 'agent.wait', 'wait for the end of a run and print its reply; also of one that ended long ago')
+  client(root, 'wait <run>', 'agent.wait', 'wait for the end of a run and print its reply; also for one that ended long ago')
     .option('--timeout <time>', 'how long to wait', duration, 300_000)
     .action(
       asking(terminal, async (client, flags: ReachFlags & WaitFlags, run: string) =>
@@ -145,46 +144,46 @@ function sessionCommands(root: Command, terminal: Terminal, outcome: { status: n
       ),
     );
 
-  client(root, 'tail [session]', 'sessions.subscribe', 'what is said, as it is said: in one session, or in all')
-    .option('--tools', 'with calls of tools and their results')
-    .option('--cursor <cursor>', 'go on from here; --json prints one with each event')
+  client(root, 'tail [session]', 'sessions.subscribe', 'stream messages live, from one session or from all')
+    .option('--tools', 'include tool calls and their results')
+    .option('--cursor <cursor>', 'continue from this cursor; --json prints one with each event')
     .action(async (session: string | undefined, flags: TailFlags) => (await import('./tail.ts')).tail(terminal, session, flags));
 
-  client(root, 'runs [session]', 'runs.list', 'runs, newest first')
-    .addOption(someOf('--state <states>', 'only in these states, separated by commas', states))
-    .option('--limit <number>', 'at most so many', number(1, 1000), 50)
+  client(root, 'runs [session]', 'runs.list', 'list runs, newest first')
+    .addOption(someOf('--state <states>', 'only runs in these states, separated by commas', states))
+    .option('--limit <number>', 'at most N', number(1, 1000), 50)
     .action(
       asking(terminal, async (client, flags: ReachFlags & RunsFlags, session: string | undefined) =>
         (await import('./sessions.ts')).runs(terminal, client, session, flags),
       ),
     );
 
-  client(root, 'agents', 'agents.list', 'the configured agents').action(
+  client(root, 'agents', 'agents.list', 'list the configured agents').action(
     asking(terminal, async (client, flags) => (await import('./status.ts')).agents(terminal, client, flags.json)),
   );
 }
 
 function tokenCommands(root: Command, terminal: Terminal, client: ClientCommand): void {
-  const token = configure(root.command('token'), terminal).description('tokens of people and programs that connect');
-  client(token, 'list', 'tokens.list', 'the tokens, without their secrets').action(
+  const token = configure(root.command('token'), terminal).description('manage the tokens of people and programs that connect');
+  client(token, 'list', 'tokens.list', 'list the tokens, without their secrets').action(
     asking(terminal, async (client, flags) => (await import('./tokens.ts')).listTokens(terminal, client, flags.json)),
   );
-  client(token, 'create <name>', 'tokens.create', 'make a token; its secret is shown once')
-    .addOption(new Option('--scope <scope>', 'what it may do (read, if not given)').choices(['read', 'write', 'admin']))
+  client(token, 'create <name>', 'tokens.create', 'create a token and print its secret, once')
+    .addOption(new Option('--scope <scope>', 'what it may do (default: read)').choices(['read', 'write', 'admin']))
     .addOption(new Option('--level <level>', 'the highest level it may see').choices(['PUBLIC', 'INTERNAL', 'CONFIDENTIAL', 'RESTRICTED']))
-    .option('--session <session>', 'bind it to a session: it may only call tools, as that session')
+    .option('--session <session>', 'bind it to a session: it can only call tools, as that session')
     .action(
       asking(terminal, async (client, flags: ReachFlags & CreateFlags, name: string) =>
         (await import('./tokens.ts')).createToken(terminal, client, name, flags),
       ),
     );
-  client(token, 'rotate <name>', 'tokens.rotate', 'give a token a new secret; the old one ends at once').action(
+  client(token, 'rotate <name>', 'tokens.rotate', 'give a token a new secret; the old one stops working at once').action(
     asking(terminal, async (client, flags, name: string) => (await import('./tokens.ts')).rotateToken(terminal, client, name, flags.json)),
   );
-  client(token, 'revoke <name>', 'tokens.revoke', 'end a token and its connections at once').action(
+  client(token, 'revoke <name>', 'tokens.revoke', 'revoke a token and close its connections at once').action(
     asking(terminal, async (client, flags, name: string) => (await import('./tokens.ts')).revokeToken(terminal, client, name, flags.json)),
   );
-  client(token, 'sign-in', 'tokens.signIn', 'a link that signs a browser in, once').action(
+  client(token, 'sign-in', 'tokens.signIn', 'print a link that signs a browser in, once').action(
     asking(terminal, async (client, flags) => (await import('./tokens.ts')).signIn(terminal, client, flags.json)),
   );
 }
@@ -194,17 +193,17 @@ function guestCommands(root: Command, terminal: Terminal, client: ClientCommand)
     root,
     'join <name>',
     'guests.join',
-    'let an outside harness take part as a session: its token, its configuration, what to say to it',
+    'let an outside harness join as a guest; prints its token, its configuration and what to tell it',
   )
-    .option('--agent <id>', 'the agent whose guest it is (else the default one)')
+    .option('--agent <id>', 'the agent whose guest it is (default: the default agent)')
     .addOption(
-      new Option('--see <what>', 'what its tools may see: what it spawned (if not given), its agent, or all').choices([
+      new Option('--see <what>', 'what its tools may see: sessions it spawned (default), those of its agent, or all').choices([
         'tree',
         'agent',
         'all',
       ]),
     )
-    .option('--rotate', 'a guest that has joined gets a new token; the old one ends at once')
+    .option('--rotate', 'give an existing guest a new token; the old one stops working at once')
     .action(
       asking(terminal, async (client, flags: ReachFlags & JoinFlags, name: string) =>
         (await import('./join.ts')).join(terminal, client, name, flags),
@@ -213,22 +212,20 @@ function guestCommands(root: Command, terminal: Terminal, client: ClientCommand)
 
   configure(root.command('mcp'), terminal)
     .description('serve the session of INTERLANE_GUEST_TOKEN over MCP on standard input and output')
-    .option('--url <address>', 'the gateway (or INTERLANE_URL; else the one that runs on the state directory)')
+    .option('--url <address>', 'address of the gateway (or INTERLANE_URL; else the gateway that runs on the state directory)')
     .option(...stateDirOption)
     .action(async (flags: ReachFlags) => (await import('./mcp.ts')).mcp(terminal, flags));
 }
 
 function ruleCommands(root: Command, terminal: Terminal): void {
-  const explainCommand = configure(root.command('explain'), terminal).description(
-    'ask the rules why: the answer with every rule that was asked',
-  );
+  const explainCommand = configure(root.command('explain'), terminal).description('explain a decision, with every rule behind it');
   for (const [name, { about, example, schema }] of Object.entries(topics)) {
     command(explainCommand, terminal, `${name} [question]`, about)
       .option('--json', 'print JSON')
       .addHelpText(
         'after',
         () =>
-          `\nThe question is JSON, as an argument or on standard input:\n  interlane explain ${name} '${example}'\n\nIts fields:\n  ${fieldsOf(schema).join('\n  ')}`,
+          `\nWrite the question as JSON, as an argument or on standard input:\n  interlane explain ${name} '${example}'\n\nIts fields:\n  ${fieldsOf(schema).join('\n  ')}`,
       )
       .action(async (question: string | undefined, flags: PathFlags & { json?: boolean }) => {
         const [{ explain }, { reachedIfRunning }] = await Promise.all([import('./explain.ts'), import('./reach.ts')]);
@@ -237,10 +234,10 @@ function ruleCommands(root: Command, terminal: Terminal): void {
             const { paths, loaded } = await open(terminal, flags);
             return { config: loaded.config, configName: paths.configFile ?? 'the built-in defaults' };
           },
-          gateway: async (asked: Params<'explain.tools'>) => {
+          gateway: async (params: Params<'explain.tools'>) => {
             if (flags.config || terminal.env['INTERLANE_CONFIG']) return undefined;
             const { stateDir } = findPaths(flags, terminal.env, terminal.home);
-            const explanation = await reachedIfRunning(terminal, stateDir, (client) => client.call('explain.tools', asked));
+            const explanation = await reachedIfRunning(terminal, stateDir, (client) => client.call('explain.tools', params));
             return explanation && { explanation, config: 'the running gateway' };
           },
         };
@@ -255,17 +252,19 @@ function ruleCommands(root: Command, terminal: Terminal): void {
       const { configReference } = await import('../config/reference.ts');
       terminal.stdout.write(configReference());
     });
-  command(configCommand, terminal, 'check', 'check a config file and say what is wrong where').action(async (flags: PathFlags) => {
-    const { paths, loaded } = await open(terminal, flags);
-    const [{ compileWorld }, { compileRoutes }] = await Promise.all([import('../rules/decide.ts'), import('../rules/route.ts')]);
-    const { warnings } = compileRoutes(loaded.config, compileWorld(loaded.config).agents);
-    for (const warning of [...loaded.warnings, ...warnings]) terminal.stdout.write(`! ${warning}\n`);
-    terminal.stdout.write(
-      paths.configFile
-        ? `${paths.configFile} is fine.\n`
-        : `There is no config file at ${paths.usualConfigFile}; the built-in defaults hold.\n`,
-    );
-  });
+  command(configCommand, terminal, 'check', 'check a config file and show each mistake with its position').action(
+    async (flags: PathFlags) => {
+      const { paths, loaded } = await open(terminal, flags);
+      const [{ compileWorld }, { compileRoutes }] = await Promise.all([import('../rules/decide.ts'), import('../rules/route.ts')]);
+      const { warnings } = compileRoutes(loaded.config, compileWorld(loaded.config).agents);
+      for (const warning of [...loaded.warnings, ...warnings]) terminal.stdout.write(`! ${warning}\n`);
+      terminal.stdout.write(
+        paths.configFile
+          ? `${paths.configFile} is fine.\n`
+          : `There is no config file at ${paths.usualConfigFile}; the built-in defaults apply.\n`,
+      );
+    },
+  );
 }
 
 function dataCommands(root: Command, terminal: Terminal): void {
@@ -278,17 +277,17 @@ function dataCommands(root: Command, terminal: Terminal): void {
   local('backup <file>', 'copy the database into one file, also while the gateway runs').action(async (file: string, flags: PathFlags) =>
     (await import('./backup.ts')).backup(terminal, stateOf(flags), file),
   );
-  local('restore <file>', 'put a backup in the place of the database; what was there is kept beside it').action(
+  local('restore <file>', 'replace the database with a backup; the old one is kept beside it').action(
     async (file: string, flags: PathFlags) => (await import('./backup.ts')).restore(terminal, stateOf(flags), file),
   );
-  local('export [file]', 'sessions and their transcripts as lines of JSON, to a file or to standard output')
+  local('export [file]', 'write sessions and their transcripts as lines of JSON, to a file or to standard output')
     .option('--session <key>', 'only this session')
     .action(async (file: string | undefined, flags: PathFlags & ExportFlags) =>
       (await import('./transfer.ts')).exportSessions(terminal, stateOf(flags), file, flags),
     );
-  local('import <file>', 'sessions from an export, each whole or not at all; "-" is standard input; the gateway must be stopped')
+  local('import <file>', 'import sessions from an export ("-" reads standard input); stop the gateway first')
     .option('--session <key>', 'only this session')
-    .option('--as-new', 'a session that is there already comes in under a new key')
+    .option('--as-new', 'import a session that exists already under a new key')
     .option('--json', 'print JSON')
     .action(async (file: string, flags: PathFlags & ImportFlags) =>
       (await import('./transfer.ts')).importSessions(terminal, stateOf(flags), file, flags),
@@ -297,7 +296,7 @@ function dataCommands(root: Command, terminal: Terminal): void {
 
 function shellCommands(root: Command, terminal: Terminal): void {
   configure(root.command('completion'), terminal)
-    .description('print what a shell needs to complete commands, options and session keys')
+    .description('print a script that completes commands, options and session keys in your shell')
     .addArgument(new Argument('<shell>', 'the shell').choices(['bash', 'zsh', 'fish']))
     .addHelpText(
       'after',
@@ -309,11 +308,11 @@ function shellCommands(root: Command, terminal: Terminal): void {
     });
 }
 
-/** A command that reads the config: the flags that say where it is. */
+/** A command that reads the config, with the flags that locate it. */
 function command(parent: Command, terminal: Terminal, usage: string, about: string): Command {
   return configure(parent.command(usage), terminal)
     .description(about)
-    .option('--config <file>', 'config file (or INTERLANE_CONFIG; else interlane.json5 in the state directory, if it is there)')
+    .option('--config <file>', 'config file (or INTERLANE_CONFIG; else interlane.json5 in the state directory, if it exists)')
     .option(...stateDirOption);
 }
 
@@ -326,8 +325,11 @@ function clientOf(terminal: Terminal, table: Operations | undefined): ClientComm
     return configure(isCallable ? parent.command(usage) : new Command(), terminal)
       .description(about)
       .option('--json', 'print JSON')
-      .option('--url <address>', 'the gateway (or INTERLANE_URL; else the one that runs on the state directory)')
-      .option('--token <token>', 'its token (better INTERLANE_TOKEN: others can read command lines; not needed for your own gateway)')
+      .option('--url <address>', 'address of the gateway (or INTERLANE_URL; else the gateway that runs on the state directory)')
+      .option(
+        '--token <token>',
+        'token for the gateway (prefer INTERLANE_TOKEN, as other users can read command lines; your own gateway needs none)',
+      )
       .option(...stateDirOption);
   };
 }
@@ -352,7 +354,7 @@ const number = (least: number, most: number) => (text: string) => {
   return value;
 };
 
-/** Some of a few words. Not given one by one, for then a session that follows would be taken for one of them. */
+/** Words separated by commas. As separate arguments they would swallow a session that follows. */
 function someOf(flags: string, about: string, choices: string[]): Option {
   return new Option(flags, about).choices(choices).argParser((text) => {
     const words = text.split(',').map((word) => word.trim());

@@ -1,29 +1,29 @@
-// A terminal to chat in: what is said scrolls above, the line being written stays below, whatever comes while it is written.
+// The terminal of a chat: messages scroll above, and the line that the user types stays below them.
 import { createInterface, type Interface } from 'node:readline';
 import { Transform, type TransformCallback } from 'node:stream';
 import { StringDecoder } from 'node:string_decoder';
-import type { Paper } from './answers.ts';
+import type { Paper } from './paper.ts';
 import { oneLine, paint, visible, type Terminal } from './terminal.ts';
 
 export interface PromptOptions {
-  /** Lines that the arrow keys bring back, newest first. */
+  /** Lines for the arrow keys, newest first. */
   history: string[];
   complete(line: string): string[];
   line(text: string): void;
-  /** Ctrl-C; `empty` when nothing was written. */
+  /** Ctrl-C; `empty` if the line has no text. */
   interrupt(empty: boolean): void;
-  /** Ctrl-D, or the terminal is gone. */
+  /** Ctrl-D, or the terminal has closed. */
   closed(): void;
 }
 
-/** Stands for a line break in the line that is written; what is pasted is one message. */
+/** Shows a line break in the input line, so that a paste is one message. */
 const breakSign = '⏎';
 
 export class Prompt implements Paper {
   private readonly terminal: Terminal;
   private input: Paste | undefined;
   private readline: Interface | undefined;
-  /** The last row of text that comes in pieces. It is drawn above the prompt, and again with every piece. */
+  /** The last row of streamed text. It is redrawn above the prompt with every piece. */
   private row = '';
   private busy = false;
   /** Whether the row and the prompt are on the screen. */
@@ -33,7 +33,7 @@ export class Prompt implements Paper {
     this.terminal = terminal;
   }
 
-  /** Until then it only prints. */
+  /** Shows the prompt. Before this call the class only prints. */
   open(options: PromptOptions): void {
     this.input = new Paste(this.terminal.stdin);
     const readline = createInterface({
@@ -45,7 +45,7 @@ export class Prompt implements Paper {
       completer: (line: string) => [options.complete(line), line],
     });
     readline.on('line', (text) => {
-      // The row above it has become part of what scrolls.
+      // The row above the prompt scrolls away with it.
       this.row = '';
       this.drawn = { row: false, prompt: false };
       options.line(text.replaceAll(breakSign, '\n'));
@@ -60,7 +60,7 @@ export class Prompt implements Paper {
       if (this.readline) options.closed();
     });
     this.readline = readline;
-    this.terminal.stdout.write('\u001b[?2004h'); // a paste is told from typing
+    this.terminal.stdout.write('\u001b[?2004h'); // bracketed paste: the terminal marks what is pasted
     this.draw('');
   }
 
@@ -82,7 +82,7 @@ export class Prompt implements Paper {
     this.draw(`${row === '' ? '' : `${row}\n`}${lineOf(this.terminal, text, kind, from)}`);
   }
 
-  /** Whether an answer is being made. */
+  /** Shows whether an answer is under way. */
   working(busy: boolean): void {
     if (this.busy === busy) return;
     this.busy = busy;
@@ -98,7 +98,7 @@ export class Prompt implements Paper {
     this.input?.release();
   }
 
-  /** What is below is taken away, the text is written, and what is below is drawn again. */
+  /** Erases the row and the prompt, writes the text, and draws them again. */
   private draw(text: string): void {
     const { readline } = this;
     if (!readline) return void this.terminal.stdout.write(text);
@@ -118,7 +118,7 @@ export class Prompt implements Paper {
   }
 }
 
-/** A message as it stands on the screen. */
+/** A message as the screen shows it. */
 export function lineOf(terminal: Terminal, text: string, kind: Parameters<Paper['lines']>[1], from?: string): string {
   const who = from === undefined ? '' : `${oneLine(from)} › `.trimStart();
   if (kind === 'answer') return `${clean(text)}\n`;
@@ -176,7 +176,7 @@ function widthOf(text: string): number {
 const pasteStart = '\u001b[200~';
 const pasteEnd = '\u001b[201~';
 
-/** What comes from the keyboard, with the line breaks of a paste as signs, so that a paste is not sent line by line. */
+/** Keyboard input with the line breaks of a paste replaced, so that readline does not submit it line by line. */
 class Paste extends Transform {
   private readonly stdin: Terminal['stdin'];
   private readonly decoder = new StringDecoder('utf8');

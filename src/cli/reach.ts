@@ -1,4 +1,4 @@
-// Flags, environment and the file of the running gateway → a connection to it, or a plain word on what was looked for and what to do.
+// Flags, environment and the file of the running gateway → a connection, or an error that names what was tried and what to do.
 import { readFileSync } from 'node:fs';
 import { connect, type Client } from '../client/client.ts';
 import { cliFile, findPaths } from '../config/paths.ts';
@@ -26,7 +26,7 @@ export async function reached<R>(terminal: Terminal, flags: ReachFlags, work: (c
   }
 }
 
-/** `caps`: what more to be told. */
+/** `caps`: capabilities to ask for. */
 export async function reach(terminal: Terminal, flags: ReachFlags, signal?: AbortSignal, caps: string[] = []): Promise<Client> {
   const { url, token, found } = findGateway(terminal, flags);
   const limit = AbortSignal.timeout(patienceMs);
@@ -43,7 +43,7 @@ export async function reach(terminal: Terminal, flags: ReachFlags, signal?: Abor
   }
 }
 
-/** Whether the gateway of this state directory answers, and where. */
+/** Returns the address of the gateway that runs on this state directory, if it answers. */
 export async function running(stateDir: string): Promise<CliFile | undefined> {
   const found = readCliFile(stateDir);
   if (!found) return undefined;
@@ -70,11 +70,11 @@ export async function reachedIfRunning<R>(
 interface Found {
   url: string;
   token: string | undefined;
-  /** What was read to find it, when it was not named. */
+  /** The file that named it, if no flag did. */
   found?: CliFile & { file: string };
 }
 
-/** The address alone, for who has a token of its own. The secret in the file is the operator's, and not for guests. */
+/** The address alone, for callers with their own token. The secret in the file is for the operator, not for guests. */
 export const gatewayUrl = (terminal: Terminal, flags: Pick<ReachFlags, 'url' | 'stateDir'>): string => findGateway(terminal, flags).url;
 
 function findGateway(terminal: Terminal, flags: ReachFlags): Found {
@@ -83,14 +83,14 @@ function findGateway(terminal: Terminal, flags: ReachFlags): Found {
   const token = flags.token || terminal.env['INTERLANE_TOKEN'] || undefined;
   const file = readCliFile(stateDir);
   if (named !== undefined) {
-    // The secret of the file goes to the gateway that wrote it, and to nobody else.
+    // Only the gateway that wrote the file may receive its secret.
     const own = file && URL.parse(named)?.host === URL.parse(file.url)?.host ? file.token : undefined;
     return { url: named, token: token ?? own };
   }
   if (!file)
     throw new InterlaneError(
       'UNAVAILABLE',
-      `gateway was not found: there is no ${cliFile(stateDir)}, which a running one writes; start it with: interlane up (or name one with --url or --state-dir)`,
+      `gateway was not found: there is no ${cliFile(stateDir)}, which a running gateway writes; start it with: interlane up (or choose one with --url or --state-dir)`,
     );
   return { url: file.url, token: token ?? file.token, ...(token === undefined ? { found: { ...file, file: cliFile(stateDir) } } : {}) };
 }
@@ -110,15 +110,17 @@ const refusals: ReadonlySet<ErrorCode> = new Set(['UNAUTHORIZED', 'AUTH_RATE_LIM
 function refusal(thrown: unknown, url: string, token: string | undefined, found: Found['found']): unknown {
   if (!(thrown instanceof InterlaneError)) return thrown;
   if (found) {
-    // The file of a gateway that was killed, or that has started this instant and not yet written its own.
+    // The gateway was killed, or has just started and not written its file yet.
     if (thrown.code !== 'UNAVAILABLE' && !refusals.has(thrown.code)) return thrown;
     const why = `it is named in ${found.file}, written by process ${found.pid}`;
     return new InterlaneError('UNAVAILABLE', `gateway does not answer at ${url} (${why}); start it with: interlane up`);
   }
   if (thrown.code === 'UNAUTHORIZED') {
     const what =
-      token === undefined ? 'a token; give one with --token or INTERLANE_TOKEN' : 'another token; "interlane token create" makes one';
-    return new InterlaneError('UNAUTHORIZED', `gateway at ${url} wants ${what}`);
+      token === undefined
+        ? 'needs a token; pass one with --token or INTERLANE_TOKEN'
+        : 'rejected the token; create one with: interlane token create';
+    return new InterlaneError('UNAUTHORIZED', `gateway at ${url} ${what}`);
   }
   if (thrown.code !== 'UNAVAILABLE') return thrown;
   return new InterlaneError('UNAVAILABLE', `gateway does not answer at ${url}; check the address, or start it with: interlane up`);

@@ -1,4 +1,4 @@
-// `interlane send` and `interlane wait`: a message in, its reply out; and asking again for a reply that took longer.
+// `interlane send` and `interlane wait`: send a message and print its reply; wait again for a reply that took longer.
 import { longestMessage } from '../protocol/operations/fields.ts';
 import type { Client } from '../client/client.ts';
 import { InterlaneError, isErrorCode } from '../errors.ts';
@@ -17,7 +17,7 @@ export interface SendFlags extends WaitFlags {
   idempotencyKey?: string;
 }
 
-/** Of standard input: as much as a message can hold, in characters of up to four bytes. */
+/** Bytes of standard input: a message of the greatest length, with four bytes per character. */
 const longestInput = 4_000_000;
 const longestWaitMs = 86_400_000;
 
@@ -28,24 +28,24 @@ export async function send(terminal: Terminal, client: Client, session: string, 
   const { runId, sessionKey } = started;
   if (flags.wait) return wait(terminal, client, runId, flags, sessionKey);
   answer(terminal, flags.json, started, () => `${runId}\n`);
-  if (terminal.stdout.isTTY && !flags.json) terminal.stderr.write(`It runs. See what came of it with: interlane wait ${runId}\n`);
+  if (terminal.stdout.isTTY && !flags.json) terminal.stderr.write(`Run started. To print its reply: interlane wait ${runId}\n`);
 }
 
 async function messageOf(terminal: Terminal, words: string[]): Promise<string> {
   const text = words.join(' ') === '-' ? (await readAll(terminal.stdin, longestInput))?.replace(/\r?\n$/, '') : words.join(' ');
   if (text === undefined || text.length > longestMessage)
-    throw new InterlaneError('INVALID_REQUEST', `message is too long; it may have ${longestMessage} characters`);
+    throw new InterlaneError('INVALID_REQUEST', `message is too long; the limit is ${longestMessage} characters`);
   if (text.trim() === '')
     throw new InterlaneError('USAGE', 'message is empty; write it after the session, or "-" to read it from standard input');
   return text;
 }
 
-/** Until the run has ended, the time is over, or somebody presses Ctrl-C; the run goes on in any case. */
+/** Waits until the run has ended, the time is up, or the user presses Ctrl-C. The run continues in any case. */
 export async function wait(terminal: Terminal, client: Client, runId: string, flags: WaitFlags, session = 'it'): Promise<void> {
-  const again = `run ${runId} goes on; ask again with: interlane wait ${runId}`;
+  const again = `run ${runId} is still going; to wait again: interlane wait ${runId}`;
   const stop = new AbortController();
   const undo = terminal.onSignal('SIGINT', () => stop.abort(new InterlaneError('BUSY', again)));
-  const quiet = spin(terminal, `${session} is at work`);
+  const quiet = spin(terminal, `${session} is working`);
   let ended: WaitAnswer;
   try {
     ended = await client.call('agent.wait', { runId, timeoutMs: Math.min(flags.timeout, longestWaitMs) }, { signal: stop.signal });
@@ -57,11 +57,11 @@ export async function wait(terminal: Terminal, client: Client, runId: string, fl
     undo();
   }
   if (flags.json) answer(terminal, true, ended, () => '');
-  if (ended.status === 'timeout') throw new InterlaneError('BUSY', `reply is not there after ${span(flags.timeout)}: ${again}`);
+  if (ended.status === 'timeout') throw new InterlaneError('BUSY', `no reply after ${span(flags.timeout)}; ${again}`);
   if (ended.status === 'error') throw failure(ended);
   const reply = ended.terminalReply?.text ?? '';
   if (!flags.json && reply !== '') terminal.stdout.write(`${visible(reply)}\n`);
-  if (!flags.json && reply === '' && terminal.stdout.isTTY) terminal.stderr.write('(it ended without a word)\n');
+  if (!flags.json && reply === '' && terminal.stdout.isTTY) terminal.stderr.write('(the run ended without an answer)\n');
 }
 
 function failure({ runId, state, error, errorCode }: WaitAnswer): InterlaneError {
@@ -72,7 +72,7 @@ function failure({ runId, state, error, errorCode }: WaitAnswer): InterlaneError
 const frames = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 const frameMs = 80;
 
-/** Something that moves, on a terminal. Returns its end. */
+/** Shows a spinner on a terminal. Returns a function that ends it. */
 function spin(terminal: Terminal, text: string): () => void {
   if (!terminal.stderr.isTTY) return () => {};
   const over = new AbortController();

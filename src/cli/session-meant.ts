@@ -2,7 +2,7 @@
 import type { Client } from '../client/client.ts';
 import { oneLine, paint, type Terminal } from './terminal.ts';
 
-/** A name that fits nothing is left as it is: whoever is asked about it says what is near. */
+/** Returns an unknown name unchanged; the gateway then suggests a similar one. */
 export async function sessionMeant(terminal: Terminal, client: Client, name: string): Promise<string> {
   if (name.includes(':')) return name;
   const found = await client.call('sessions.resolve', { key: name, allowMissing: true });
@@ -11,6 +11,6 @@ export async function sessionMeant(terminal: Terminal, client: Client, name: str
   const agent = agents.find(({ id }) => id === name.trim().toLowerCase());
   if (!agent) return name;
   const { id, mainSessionKey } = agent;
-  terminal.stderr.write(`${paint(terminal, 'gray', oneLine(`(${id} is an agent; its main session is meant: ${mainSessionKey})`))}\n`);
+  terminal.stderr.write(`${paint(terminal, 'gray', oneLine(`(${id} is an agent; using its main session ${mainSessionKey})`))}\n`);
   return mainSessionKey;
 }

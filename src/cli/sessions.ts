@@ -1,5 +1,7 @@
-// `interlane sessions`, `history` and `runs`: what there is, what was said, what was done.
+// `interlane sessions`, `history` and `runs`: lists from a running gateway.
 import type { Client } from '../client/client.ts';
+import { isSaid } from '../client/messages.ts';
+import { toPeer } from '../protocol/compat/openclaw.ts';
 import type { Params, Results } from '../protocol/operations/all.ts';
 import type { WireMessage, WireRun, WireSession } from '../protocol/result.ts';
 import { messageLine } from './messages.ts';
@@ -61,10 +63,10 @@ const list = (terminal: Terminal, found: WireSession[]) =>
 const stateOf = ({ archived, status }: WireSession) => (archived ? 'archived' : (status ?? 'idle'));
 const nameOf = ({ label, displayName }: WireSession) => label ?? displayName ?? '';
 
-/** Each session under the one that spawned it; those whose parent is not shown stand at the left. */
+/** Each session under the one that spawned it. A session whose parent is not listed is a root. */
 function tree(terminal: Terminal, found: WireSession[]): string {
-  const shown = new Set(found.map(({ key }) => key));
-  const children = Map.groupBy(found, ({ spawnedBy }) => (spawnedBy !== undefined && shown.has(spawnedBy) ? spawnedBy : ''));
+  const listed = new Set(found.map(({ key }) => key));
+  const children = Map.groupBy(found, ({ spawnedBy }) => (spawnedBy !== undefined && listed.has(spawnedBy) ? spawnedBy : ''));
   const lines: string[] = [];
   const draw = (parent: string, before: string) => {
     const below = children.get(parent) ?? [];
@@ -102,14 +104,9 @@ export async function history(terminal: Terminal, client: Client, session: strin
     if (offset === undefined || found.length >= flags.limit) break;
   }
   const messages = found.slice(-flags.limit);
-  answer(terminal, flags.json, { sessionKey, messages }, () =>
+  answer(terminal, flags.json, toPeer({ sessionKey, messages }), () =>
     messages.map((message) => messageLine(terminal, message, { tools: flags.tools === true })).join(''),
   );
-}
-
-/** Not the result of a tool, and not only a call of one. */
-export function isSaid({ role, content }: WireMessage): boolean {
-  return role !== 'toolResult' && (typeof content === 'string' || content.length === 0 || content.some(({ type }) => type === 'text'));
 }
 
 export interface RunsFlags {

@@ -1,4 +1,4 @@
-// `interlane status` and `interlane agents`: what the gateway is doing, and who works in it.
+// `interlane status` and `interlane agents`: what the gateway is doing, and its agents.
 import type { Client } from '../client/client.ts';
 import { answer, columns, count, oneLine, paint, span, table, type Terminal } from './terminal.ts';
 
@@ -17,7 +17,7 @@ export async function status(terminal: Terminal, client: Client, json?: boolean)
     ];
     const title = `Interlane ${now.version} at ${url}, up ${span(now.uptimeMs)} (process ${now.pid})`;
     const notes = now.warnings.map((warning) => `  ! ${oneLine(warning)}`);
-    const told = notes.length === 0 ? [] : ['', paint(terminal, 'yellow', `${count(notes.length, 'thing')} worth a look:`), ...notes];
+    const told = notes.length === 0 ? [] : ['', paint(terminal, 'yellow', `${count(notes.length, 'warning')}:`), ...notes];
     return [paint(terminal, 'bold', title), '', ...columns(rows.map(([name, value]) => [name, oneLine(value)])), ...told, ''].join('\n');
   });
 }

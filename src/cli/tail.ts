@@ -1,10 +1,11 @@
-// `interlane tail`: what is said, as it is said, in one session or in all; over restarts of the gateway nothing is missed or doubled.
+// `interlane tail`: messages live, from one session or from all; a restart of the gateway loses and repeats nothing.
 import { follow } from '../client/follow.ts';
+import { isSaid, textOf } from '../client/messages.ts';
 import { reasonOf } from '../errors.ts';
+import { toPeer } from '../protocol/compat/openclaw.ts';
 import type { ChatEvent, SessionMessage, SessionsChanged } from '../protocol/wire-event.ts';
-import { heading, messageLine, wordsOf } from './messages.ts';
+import { heading, messageLine } from './messages.ts';
 import { reach, type ReachFlags } from './reach.ts';
-import { isSaid } from './sessions.ts';
 import { oneLine, paint, visible, type Terminal } from './terminal.ts';
 
 export interface TailFlags extends ReachFlags {
@@ -31,7 +32,7 @@ export async function tail(terminal: Terminal, session: string | undefined, flag
   }
 }
 
-/** A misspelt session is told now, with what was probably meant; it is not waited for. */
+/** A misspelt session fails now, with a suggestion. */
 async function start(terminal: Terminal, session: string, flags: TailFlags): Promise<{ key: string; cursor: string | undefined }> {
   const client = await reach(terminal, flags);
   try {
@@ -50,11 +51,11 @@ interface Show {
   lost(error: unknown): void;
 }
 
-/** One event per line. A message is told once: the change that goes with it is left out. */
+/** One event per line. The change that goes with a message is left out. */
 function asJson(terminal: Terminal): Show {
   const say = (event: string, payload: object) => terminal.stdout.write(`${JSON.stringify({ event, ...payload })}\n`);
   return {
-    message: (event) => say('session.message', event),
+    message: (event) => say('session.message', toPeer(event)),
     changed: (event) => event.phase !== 'message' && say('sessions.changed', event),
     connected: (cursor) => say('connected', { cursor }),
     lost: (error) => say('lost', { reason: reasonOf(error) }),
@@ -68,7 +69,7 @@ function asText(terminal: Terminal, alone: boolean, tools: boolean): Show {
   let gone = false;
   return {
     message({ sessionKey, message }) {
-      if (stream?.finish(message.__openclaw.runId, message.role === 'assistant' ? wordsOf(message, tools) : undefined)) return;
+      if (stream?.finish(message.entry.runId, message.role === 'assistant' ? textOf(message, tools) : undefined)) return;
       if (tools || isSaid(message))
         terminal.stdout.write(messageLine(terminal, message, { tools, ...(alone ? {} : { before: sessionKey }) }));
     },
@@ -76,13 +77,13 @@ function asText(terminal: Terminal, alone: boolean, tools: boolean): Show {
       if (event.phase === 'end') {
         if (event.state !== 'ok') note(endOf(`${event.sessionKey}: `, event.runId, event.state, event.error));
       } else if (event.phase === undefined) {
-        if (event.reason === 'resync') note('some of what happened is no longer kept; see: interlane history');
+        if (event.reason === 'resync') note('some events are no longer available; to read the messages: interlane history');
         else if (event.reason !== 'patch') note(`${event.sessionKey}: ${words[event.reason]}`);
       }
     },
     chat(event) {
-      stream?.heard(event, terminal.now());
-      // Who follows one session hears only its messages, and a run that fails may leave none.
+      stream?.delta(event, terminal.now());
+      // A follower of one session gets only its messages, and a failed run may leave none.
       if (!alone || (event.state !== 'error' && event.state !== 'aborted')) return;
       stream?.cut();
       note(endOf('', event.runId, event.state, event.state === 'error' ? event.errorMessage : undefined));
@@ -91,11 +92,11 @@ function asText(terminal: Terminal, alone: boolean, tools: boolean): Show {
       gone = false;
       connections++;
       if (connections > 1) note('connected again');
-      else if (terminal.stdout.isTTY) note(`following ${alone ? 'the session' : 'all sessions'}; Ctrl-C ends it`);
+      else if (terminal.stdout.isTTY) note(`following ${alone ? 'the session' : 'all sessions'}; Ctrl-C stops`);
     },
-    lost(error) {
+    lost() {
       stream?.cut();
-      if (!gone) note(`${reasonOf(error)}; trying again`);
+      if (!gone) note('Connection lost. Reconnecting…');
       gone = true;
     },
   };
@@ -104,9 +105,9 @@ function asText(terminal: Terminal, alone: boolean, tools: boolean): Show {
 const endOf = (where: string, runId: string, state: string, error: string | undefined) =>
   `${where}run ${runId} ended with ${state}${error === undefined || error === state ? '' : `: ${error}`}`;
 
-const words = { create: 'opened', reset: 'a new life begins', archive: 'archived', delete: 'deleted' } as const;
+const words = { create: 'opened', reset: 'started over', archive: 'archived', delete: 'deleted' } as const;
 
-/** Text of one run at a time as it is made. What was streamed is completed, not repeated, when its message comes. */
+/** Streams the text of one run at a time. Its message completes the text and does not repeat it. */
 class Stream {
   private readonly terminal: Terminal;
   private runId: string | undefined;
@@ -116,7 +117,7 @@ class Stream {
     this.terminal = terminal;
   }
 
-  heard(event: ChatEvent, now: number): void {
+  delta(event: ChatEvent, now: number): void {
     if (event.state !== 'delta' || (this.runId !== undefined && this.runId !== event.runId)) return;
     if (this.runId === undefined) {
       this.runId = event.runId;
@@ -125,7 +126,7 @@ class Stream {
     this.write(event.deltaText);
   }
 
-  /** True when the message is on the screen already, now to its end. */
+  /** Returns true if the message is now completely on the screen. */
   finish(runId: string | undefined, text: string | undefined): boolean {
     if (this.runId === undefined) return false;
     const whole = runId === this.runId && text?.startsWith(this.said) === true;

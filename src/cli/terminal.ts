@@ -1,4 +1,4 @@
-// What a command may touch: its arguments, environment and streams, passed in so that tests run the real commands.
+// Everything a command may use of its process: arguments, environment, streams. Passed in, so that tests run the real commands.
 import { styleText } from 'node:util';
 
 export interface Terminal {
@@ -13,7 +13,7 @@ export interface Terminal {
   now(): number;
   /** Resolves after the time, or rejects when the signal is aborted. */
   sleep(ms: number, signal: AbortSignal): Promise<void>;
-  /** An id nobody else has. */
+  /** Makes a unique id. */
   newId(): string;
 }
 
@@ -30,7 +30,7 @@ export function columns(rows: [string, string][], indent = '  '): string[] {
   return rows.map(([name, value]) => `${indent}${name.padEnd(width)}  ${value}`);
 }
 
-/** A table with a head on a terminal, cut to its width; otherwise one line per row, cells parted by tabs, nothing cut. */
+/** On a terminal, a table with a head, cut to its width; otherwise one line per row, cells separated by tabs, nothing cut. */
 export function table(terminal: Terminal, head: string[], rows: string[][]): string {
   const cells = rows.map((row) => row.map(oneLine));
   if (!terminal.stdout.isTTY) return cells.map((row) => `${row.join('\t')}\n`).join('');
@@ -88,10 +88,10 @@ export async function readAll(stream: Terminal['stdin'], limit: number): Promise
   return Buffer.concat(chunks).toString('utf8');
 }
 
-/** Text of others in one line. */
+/** The same in one line. */
 export const oneLine = (text: string) => visible(text.replaceAll('\n', '\\n'));
 
-/** Text of others, made harmless for a terminal: control characters, and those that turn the direction of writing, are shown, not obeyed. */
+/** Makes text safe for a terminal: escapes control characters and those that change the writing direction. */
 export function visible(text: string): string {
   return text.replace(
     // oxlint-disable-next-line no-control-regex

@@ -1,4 +1,4 @@
-// `interlane token …`: who may connect. A secret is written once, to standard output and nowhere else.
+// `interlane token …`: manage tokens. A secret is printed once, to standard output only.
 import type { Client } from '../client/client.ts';
 import { InterlaneError } from '../errors.ts';
 import type { Params, Results } from '../protocol/operations/all.ts';
@@ -46,7 +46,7 @@ export async function rotateToken(terminal: Terminal, client: Client, name: stri
 export async function revokeToken(terminal: Terminal, client: Client, name: string, json?: boolean): Promise<void> {
   const ended = await client.call('tokens.revoke', { name });
   if (!ended.revoked) throw new InterlaneError('TOKEN_NOT_FOUND', `token "${name}" does not exist; see: interlane token list`);
-  answer(terminal, json, ended, () => `Token "${name}" and its connections have ended.\n`);
+  answer(terminal, json, ended, () => `Token "${name}" is revoked and its connections are closed.\n`);
 }
 
 export async function signIn(terminal: Terminal, client: Client, json?: boolean): Promise<void> {
@@ -56,9 +56,9 @@ export async function signIn(terminal: Terminal, client: Client, json?: boolean)
     terminal.stderr.write(`Open it in a browser; it works once, for ${span(link.expiresAt - terminal.now() + 500)}.\n`);
 }
 
-/** The bare secret, so that `$(interlane token create ci)` is one. */
+/** Prints the bare secret, so that `$(interlane token create ci)` works. */
 function showSecret(terminal: Terminal, made: Results['tokens.create'], json?: boolean): void {
   answer(terminal, json, made, () => `${made.token}\n`);
   if (terminal.stdout.isTTY && !json)
-    terminal.stderr.write('Keep it well: it is not shown again. Use it with --token or INTERLANE_TOKEN.\n');
+    terminal.stderr.write("Store it now; it won't be shown again. Use it with --token or INTERLANE_TOKEN.\n");
 }

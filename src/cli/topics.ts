@@ -1,4 +1,4 @@
-// What the rules can be asked: each question with its example and its shape.
+// The questions that `interlane explain` answers, each with an example and a schema.
 import { z } from 'zod';
 import { ExplainAccess, ExplainKey, ExplainRoute, ExplainSend, ExplainTools } from '../protocol/explain.ts';
 

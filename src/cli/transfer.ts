@@ -1,4 +1,4 @@
-// `interlane export` and `interlane import`: sessions as lines of JSON, out of a store at any time and into one that nobody holds.
+// `interlane export` and `interlane import`: sessions as lines of JSON, out of a store at any time, and into one that no gateway uses.
 import { createReadStream, createWriteStream, mkdirSync, openSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { resolve } from 'node:path';
@@ -59,7 +59,7 @@ function named(source: Snapshot, session: string): string {
   return key;
 }
 
-/** Transcripts are private, and what was exported before is not overwritten. */
+/** Transcripts are private. An existing file is not overwritten. */
 function create(file: string): number {
   try {
     return openSync(file, 'wx', 0o600);
@@ -92,12 +92,12 @@ function* linesOf(source: Snapshot, keys: string[]): Generator<string> {
 
 interface Imported {
   imported: string[];
-  /** There already, as it is in the export. */
+  /** Exists already, identical to the export. */
   same: string[];
   renamed: Record<string, string>;
 }
 
-/** The whole export is read and checked before anything is written. */
+/** Reads and checks the whole export before it writes anything. */
 export async function importSessions(terminal: Terminal, stateDir: string, name: string, flags: ImportFlags): Promise<void> {
   const units = await readable(terminal, name, flags.session);
   const keys = new Set<string>();
@@ -111,8 +111,8 @@ export async function importSessions(terminal: Terminal, stateDir: string, name:
     return importAll(terminal, store, units(), flags.asNew === true);
   });
   answer(terminal, flags.json, done, () => {
-    const renamed = Object.entries(done.renamed).map(([from, to]) => `${oneLine(from)} came in as ${oneLine(to)}\n`);
-    const same = done.same.length === 0 ? '' : ` There already, unchanged: ${done.same.length}.`;
+    const renamed = Object.entries(done.renamed).map(([from, to]) => `${oneLine(from)} was imported as ${oneLine(to)}\n`);
+    const same = done.same.length === 0 ? '' : ` Unchanged: ${done.same.length}.`;
     return `${renamed.join('')}Imported ${count(done.imported.length, 'session')}.${same}\n`;
   });
 }
@@ -164,12 +164,12 @@ async function withStore<R>(terminal: Terminal, stateDir: string, work: (store: 
 
 async function refuseTaken(store: Store<FeedEvent>, units: AsyncGenerator<Exported>): Promise<void> {
   const taken: string[] = [];
-  for await (const unit of units) if ((await stands(store, unit)) === 'taken') taken.push(unit.key);
+  for await (const unit of units) if ((await standingOf(store, unit)) === 'taken') taken.push(unit.key);
   if (taken.length === 0) return;
   const some = taken.slice(0, 5).join(', ') + (taken.length > 5 ? ` and ${taken.length - 5} more` : '');
   throw new InterlaneError(
     'SESSION_CHANGED',
-    `import would overwrite ${count(taken.length, 'session')} (${some}); nothing was changed; use --as-new to bring them in under new keys`,
+    `import would overwrite ${count(taken.length, 'session')} (${some}); nothing was changed; use --as-new to import them under new keys`,
   );
 }
 
@@ -181,12 +181,12 @@ async function importAll(
 ): Promise<Imported> {
   const done: Imported = { imported: [], same: [], renamed: {} };
   for await (const unit of units) {
-    const stood = await stands(store, unit);
-    if (stood === 'same') {
+    const found = await standingOf(store, unit);
+    if (found === 'same') {
       done.same.push(unit.key);
       continue;
     }
-    const exported = stood === 'taken' && renaming ? asNew(unit, () => terminal.newId()) : unit;
+    const exported = found === 'taken' && renaming ? asNew(unit, () => terminal.newId()) : unit;
     await store.write(importSession, { exported });
     done.imported.push(exported.key);
     if (exported.key !== unit.key) done.renamed[unit.key] = exported.key;
@@ -194,5 +194,5 @@ async function importAll(
   return done;
 }
 
-const stands = (store: Store<FeedEvent>, unit: Exported) =>
+const standingOf = (store: Store<FeedEvent>, unit: Exported) =>
   store.read({ name: 'standing', body: (t, exported: Exported) => standing(t, exported) }, unit);

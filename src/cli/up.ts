@@ -1,4 +1,4 @@
-// `interlane up`: load, start, print one screen, stay until told to stop.
+// `interlane up`: load the config, start the gateway, print one screen, run until a stop signal.
 import { chmodSync, existsSync, mkdirSync, statSync } from 'node:fs';
 import { enableCompileCache, flushCompileCache } from 'node:module';
 import { connect } from 'node:net';
@@ -8,10 +8,10 @@ import { watchConfig, type Change } from '../config/change.ts';
 import { defaultConfig, loadConfig } from '../config/load.ts';
 import type { Config } from '../config/schema.ts';
 import { InterlaneError, reasonOf } from '../errors.ts';
-import type { Choice, Found } from '../runtimes/model/models.ts';
+import type { Choice, Found } from '../runtimes/model/choice.ts';
 import type { Log } from '../observe/log.ts';
 import { running } from './reach.ts';
-import { columns, count, paint, visible, type Terminal } from './terminal.ts';
+import { columns, paint, visible, type Terminal } from './terminal.ts';
 import { version } from './version.ts';
 
 export interface UpFlags {
@@ -42,7 +42,7 @@ export async function up(terminal: Terminal, paths: Paths, config: Config, warni
     if (await sayRunning(terminal, paths.stateDir, thrown)) return;
     throw thrown;
   }
-  // Listen for the stop before saying that we are up, so that a signal right after the last line is not missed.
+  // Listen for signals before printing the screen, so that one right after the last line is not missed.
   const stopped = stopSignal(terminal);
   const { server, world } = gateway;
   const notes = [...warnings, ...gateway.warnings, ...open];
@@ -59,7 +59,7 @@ export async function up(terminal: Terminal, paths: Paths, config: Config, warni
   terminal.stdout.write('Stopped.\n');
 }
 
-/** Whether anyone listens is asked first: `fetch` takes 20 ms and 5 MB to load, and mostly nobody does. */
+/** Checks the port first: loading `fetch` takes 20 ms and 5 MB, and usually nothing listens. */
 const fetchIfThere: typeof fetch = async (input, init) => {
   const { hostname, port } = new URL(input);
   await new Promise<void>((resolve, reject) => {
@@ -73,15 +73,15 @@ const fetchIfThere: typeof fetch = async (input, init) => {
   return fetch(input, init);
 };
 
-/** A changed file is taken up, also one that was not there before; one that is wrong changes nothing. */
+/** Applies a changed or new config file; an invalid one changes nothing. */
 function followConfig(file: string, env: Terminal['env'], gateway: { reload(config: Config): Promise<Change> }, log: Log): () => void {
   const take = async () => {
     try {
       const { applied, restart } = await gateway.reload(existsSync(file) ? loadConfig(file, env).config : defaultConfig());
       if (applied.length > 0) log.warn({ settings: applied.join(', ') }, 'config changed');
-      if (restart.length > 0) log.warn({ settings: restart.join(', ') }, 'config changed; this holds after a restart');
+      if (restart.length > 0) log.warn({ settings: restart.join(', ') }, `config changed; restart to apply: ${restart.join(', ')}`);
     } catch (thrown) {
-      log.error(`config was not taken up, the old one holds: ${reasonOf(thrown).replace('; nothing was started', '')}`);
+      log.error(`config rejected; still using the previous one: ${reasonOf(thrown).replace('; nothing was started', '')}`);
     }
   };
   return watchConfig(file, () => void take());
@@ -92,10 +92,7 @@ const shortestToken = 16;
 function listenAt(env: Terminal['env'], config: Config, flags: UpFlags, configFile: string | undefined) {
   const token = env['INTERLANE_TOKEN'] || undefined;
   if (token !== undefined && token.length < shortestToken)
-    throw new InterlaneError(
-      'USAGE',
-      `INTERLANE_TOKEN is too short to be a secret; give at least ${shortestToken} characters, or unset it`,
-    );
+    throw new InterlaneError('USAGE', `INTERLANE_TOKEN is too short to be a secret; use at least ${shortestToken} characters, or unset it`);
   return { host: flags.host ?? config.gateway.host, port: flags.port ?? portOf(env) ?? config.gateway.port, token, version, configFile };
 }
 
@@ -107,7 +104,7 @@ function portOf(env: Terminal['env']): number | undefined {
   return Number(written);
 }
 
-/** Whoever starts it twice wants it running, and it is. */
+/** A second start finds the gateway running, which is what the user wants. */
 async function sayRunning(terminal: Terminal, stateDir: string, thrown: unknown): Promise<boolean> {
   if (!(thrown instanceof InterlaneError) || (thrown.code !== 'STATE_IN_USE' && thrown.code !== 'PORT_UNUSABLE')) return false;
   const found = await running(stateDir);
@@ -121,7 +118,7 @@ function openState(directory: string): string[] {
     const created = mkdirSync(directory, { recursive: true, mode: 0o700 });
     if (created !== undefined) chmodSync(directory, 0o700);
     const open = statSync(directory).mode & 0o077;
-    return open ? [`${directory} can be read by other users of this machine; run: chmod 700 ${directory}`] : [];
+    return open ? [`other users of this machine can read ${directory}; run: chmod 700 ${directory}`] : [];
   } catch (thrown) {
     throw new InterlaneError(
       'STATE_UNUSABLE',
@@ -130,7 +127,7 @@ function openState(directory: string): string[] {
   }
 }
 
-/** The first signal stops in order; with nobody listening any more, a second one ends the process at once. */
+/** The first signal stops the gateway in order. It also removes the handlers, so a second one ends the process at once. */
 function stopSignal(terminal: Terminal): Promise<void> {
   return new Promise((resolve) => {
     const undo = (['SIGINT', 'SIGTERM'] as const).map((name) =>
@@ -161,12 +158,12 @@ const pricePages: Record<string, string> = {
   openrouter: 'https://openrouter.ai/models',
 };
 
-/** Whose model answers, what it costs, and how to change it. */
+/** Which model answers, what it costs, and how to change it. */
 function modelRows({ config, found, model, defaultId }: Up): [string, string][] {
   const off = 'models.discover: false turns this off';
   if (!model) {
     const wish = 'set ANTHROPIC_API_KEY, OPENAI_API_KEY or agents.defaults.model for a real one';
-    return [['model', `scripted: it repeats what it is told; ${wish}`]];
+    return [['model', `scripted: it repeats your messages; ${wish}`]];
   }
   const { ref, provider } = model;
   if (model.source !== 'found' || !found)
@@ -196,13 +193,18 @@ function screen(terminal: Terminal, up: Up): string {
     ...modelRows(up),
     [
       'policy',
-      `a session sees: ${tools.sessions.visibility}; agent to agent: ${tools.agentToAgent.enabled ? 'on' : 'off'}; ${count(policy.rules.length, 'rule')} of yours`,
+      `visibility: ${tools.sessions.visibility}; agent-to-agent: ${tools.agentToAgent.enabled ? 'on' : 'off'}; custom rules: ${policy.rules.length}`,
     ],
   ];
   const lines = [paint(terminal, 'bold', `Interlane ${version}`), '', ...columns(rows), ''];
   if (server.adminToken !== undefined)
-    lines.push(`Your admin token, for other machines and programs. It is not shown again:`, '', `  ${server.adminToken}`, '');
-  if (notes.length > 0) lines.push(paint(terminal, 'yellow', 'worth a look:'), ...notes.map((note) => `  ! ${note}`), '');
+    lines.push(
+      `Your admin token, for other machines and programs. Store it now; it won't be shown again:`,
+      '',
+      `  ${server.adminToken}`,
+      '',
+    );
+  if (notes.length > 0) lines.push(paint(terminal, 'yellow', 'warnings:'), ...notes.map((note) => `  ! ${note}`), '');
   const where = paths.stateDir === join(terminal.home, '.interlane') ? '' : ` --state-dir ${paths.stateDir}`;
   lines.push('Try in a second terminal, in this folder:', '');
   for (const command of ['chat', 'send main "hello"', 'tail']) lines.push(`  npx interlane ${command}${where}`);

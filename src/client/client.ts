@@ -1,5 +1,6 @@
-// An address and a token → a connection that is called by the method table and heard by event name. Runs in Node and in browsers.
+// An address and a token → a connection: calls by method name, listeners by event name. Runs in browsers and on Node.js 20 or newer.
 import { InterlaneError, isErrorCode, type ErrorCode } from '../errors.ts';
+import { fromPeer } from '../protocol/compat/openclaw.ts';
 import {
   protocolVersion,
   type ConnectParams,
@@ -10,23 +11,24 @@ import {
 } from '../protocol/frame.ts';
 import type { OperationName, Params, Results } from '../protocol/operations/all.ts';
 import type { EventPayloads } from '../protocol/wire-event.ts';
+import { deferred } from './deferred.ts';
 
 export interface ConnectOptions {
   /** `http`, `https`, `ws` or `wss`. */
   url: string;
-  /** A browser that is signed in needs none: its cookie is enough. */
+  /** A browser that is signed in needs no token: the gateway accepts its cookie. */
   token?: string | undefined;
   client: ConnectParams['client'];
-  /** What more to be told: `tool-events`; or less: `session-scoped-events`. */
+  /** `tool-events` adds events of tool calls; `session-scoped-events` leaves out sessions that the client does not follow. */
   caps?: string[];
-  /** Until the connection is there. */
+  /** Gives up connecting. It has no effect once the client is connected. */
   signal?: AbortSignal | undefined;
 }
 
 export interface CallOptions {
-  /** Stops waiting for the answer; what was asked for may happen all the same. */
+  /** Stops waiting for the answer. The gateway may still carry the request out. */
   signal?: AbortSignal | undefined;
-  /** The first of the two answers of `agent`: it is safe, and it runs. */
+  /** Receives the first of the two answers of `agent`: the message is stored and its run will start. */
   accepted?(early: Results['agent']): void;
 }
 
@@ -40,30 +42,30 @@ interface Pending {
   reject(error: unknown): void;
 }
 
-type Heard = (payload: unknown) => void;
+type Listener = (payload: unknown) => void;
 
 export class Client {
   readonly url: string;
   hello!: HelloOk;
-  /** Resolves with the reason when the connection is over, whoever ended it. */
+  /** Resolves with the reason when the connection has ended, on either side. */
   readonly closed: Promise<InterlaneError>;
   private readonly socket: WebSocket;
   private readonly pending = new Map<string, Pending>();
-  private readonly listeners = new Map<string, Set<Heard>>();
+  private readonly listeners = new Map<string, Set<Listener>>();
   private readonly anything = new Set<() => void>();
-  private readonly over = Promise.withResolvers<InterlaneError>();
+  private readonly over = deferred<InterlaneError>();
   private lost: InterlaneError | undefined;
   private lastId = 0;
 
   /** Use `connect`. */
-  constructor(url: string) {
+  constructor(url: string, socket: WebSocket) {
     this.url = url;
     this.closed = this.over.promise;
-    this.socket = new WebSocket(url);
-    this.socket.addEventListener('message', (event) => this.heard(String(event.data)));
-    this.socket.addEventListener('close', ({ reason }) => this.end(reason === '' ? 'it was closed' : reason));
-    let why = 'it cannot be reached';
-    this.socket.addEventListener('open', () => (why = 'it broke'));
+    this.socket = socket;
+    this.socket.addEventListener('message', (event) => this.receive(String(event.data)));
+    this.socket.addEventListener('close', ({ reason }) => this.end(reason === '' ? 'closed' : reason));
+    let why = 'cannot connect';
+    this.socket.addEventListener('open', () => (why = 'the network failed'));
     this.socket.addEventListener('error', () => this.end(why));
   }
 
@@ -72,25 +74,24 @@ export class Client {
     return this.request(method, params, options ?? {}) as Promise<Results[M]>;
   }
 
-  /** Hears an event. Returns the undo. */
+  /** Adds a listener. Returns a function that removes it. */
   on<E extends keyof EventPayloads>(event: E, listener: (payload: EventPayloads[E]) => void): () => void {
     const all = this.listeners.get(event) ?? new Set();
-    this.listeners.set(event, all.add(listener as Heard));
-    return () => void all.delete(listener as Heard);
+    this.listeners.set(event, all.add(listener as Listener));
+    return () => void all.delete(listener as Listener);
   }
 
-  /** Told of every frame: a sign of life. Returns the undo. */
+  /** Calls the listener for every frame, as a sign of life. Returns a function that removes it. */
   onAnything(listener: () => void): () => void {
     this.anything.add(listener);
     return () => void this.anything.delete(listener);
   }
 
-  /** Whether the connection is over. */
   get isClosed(): boolean {
     return this.lost !== undefined;
   }
 
-  close(why = 'it was closed here'): void {
+  close(why = 'closed by the client'): void {
     this.end(why);
     this.socket.close();
   }
@@ -100,7 +101,7 @@ export class Client {
     if (this.lost) return Promise.reject(this.lost);
     if (signal?.aborted) return Promise.reject(signal.reason as Error);
     const id = String(++this.lastId);
-    const { promise, resolve, reject } = Promise.withResolvers<unknown>();
+    const { promise, resolve, reject } = deferred<unknown>();
     const stop = () => {
       this.pending.delete(id);
       reject(signal!.reason as Error);
@@ -111,23 +112,24 @@ export class Client {
     return promise.finally(() => signal?.removeEventListener('abort', stop));
   }
 
-  private heard(text: string): void {
+  private receive(text: string): void {
     if (this.lost) return;
     const frame = JSON.parse(text) as EventFrame | ResponseFrame;
     for (const listener of this.anything) listener();
     if (frame.type === 'event') {
-      for (const listener of this.listeners.get(frame.event) ?? []) listener(frame.payload);
+      const payload = fromPeer(frame.payload);
+      for (const listener of this.listeners.get(frame.event) ?? []) listener(payload);
       return;
     }
-    const asked = this.pending.get(frame.id);
-    if (!asked) return;
-    if (frame.ok && asked.method === 'agent' && (frame.payload as Results['agent']).status === 'accepted') {
-      asked.options.accepted?.(frame.payload as Results['agent']);
+    const call = this.pending.get(frame.id);
+    if (!call) return;
+    if (frame.ok && call.method === 'agent' && (frame.payload as Results['agent']).status === 'accepted') {
+      call.options.accepted?.(frame.payload as Results['agent']);
       return;
     }
     this.pending.delete(frame.id);
-    if (frame.ok) asked.resolve(frame.payload);
-    else asked.reject(errorOf(frame.error));
+    if (frame.ok) call.resolve(fromPeer(frame.payload));
+    else call.reject(errorOf(frame.error));
   }
 
   private end(why: string): void {
@@ -143,9 +145,13 @@ export class Client {
 export async function connect(options: ConnectOptions): Promise<Client> {
   const { token, client: self, caps, signal } = options;
   signal?.throwIfAborted();
-  const client = new Client(websocketUrl(options.url));
+  const url = websocketUrl(options.url);
+  const Socket = await socketClass();
+  // In one step: a socket that fails at once has its listeners by then.
+  const client = new Client(url, new Socket(url));
   const stop = () => client.close(signal!.reason instanceof Error ? signal!.reason.message : 'it took too long');
   signal?.addEventListener('abort', stop, { once: true });
+  if (signal?.aborted) stop();
   try {
     await challenged(client);
     client.hello = (await client.request('connect', {
@@ -164,19 +170,25 @@ export async function connect(options: ConnectOptions): Promise<Client> {
   }
 }
 
-/** The gateway speaks first. */
+/** `ws` is loaded only where the runtime has no WebSocket, as Node.js 20. */
+async function socketClass(): Promise<typeof WebSocket> {
+  const { WebSocket: own } = globalThis as { WebSocket?: typeof WebSocket };
+  return own ?? ((await import('ws')).WebSocket as unknown as typeof WebSocket);
+}
+
+/** The gateway sends the first frame. */
 async function challenged(client: Client): Promise<void> {
   let undo = () => {};
-  const asked = new Promise<undefined>((resolve) => (undo = client.on('connect.challenge', () => resolve(undefined))));
-  const lost = await Promise.race([asked, client.closed]);
+  const challenge = new Promise<undefined>((resolve) => (undo = client.on('connect.challenge', () => resolve(undefined))));
+  const lost = await Promise.race([challenge, client.closed]);
   undo();
   if (lost) throw lost;
 }
 
 function websocketUrl(text: string): string {
-  const url = URL.parse(text);
+  const url = URL.canParse(text) ? new URL(text) : undefined;
   if (!url || !/^(https?|wss?):$/.test(url.protocol))
-    throw new InterlaneError('USAGE', `address ${JSON.stringify(text.slice(0, 200))} is not one; write it as http://127.0.0.1:4683`);
+    throw new InterlaneError('USAGE', `${JSON.stringify(text.slice(0, 200))} is not a valid URL; write it as http://127.0.0.1:4683`);
   url.protocol = url.protocol.replace('http', 'ws');
   url.hash = '';
   return url.href;

@@ -1,31 +1,31 @@
-// Events that survive the connection: subscribe → hear → lose → connect again from the last cursor, each event once and in order (I9).
+// Events that survive a lost connection: subscribe → receive → lose → connect again from the last cursor; each event once, in order (I9).
 import { InterlaneError, type ErrorCode } from '../errors.ts';
 import type { ChatEvent, SessionMessage, SessionsChanged } from '../protocol/wire-event.ts';
 import type { Client } from './client.ts';
 
 export interface Follow {
-  /** Connects; asked again after each loss. */
+  /** Connects; called again after each loss. */
   open(signal: AbortSignal): Promise<Client>;
   /** One session by its key, or all of them. */
   key?: string | undefined;
-  /** Where to go on; from now on without it. */
+  /** Where to continue. Without it, events from now on. */
   cursor?: string | undefined;
-  /** Ends it. */
+  /** Ends following. */
   signal: AbortSignal;
   /** Resolves after the time, or rejects when the signal is aborted. */
   sleep(ms: number, signal: AbortSignal): Promise<void>;
   message(event: SessionMessage): void;
   changed?(event: SessionsChanged): void;
-  /** Text as it is made; lost with the connection, while the message it becomes is not. */
+  /** Live text. It is lost with the connection; the message that it becomes is not. */
   chat?(event: ChatEvent): void;
-  /** Each time it is connected: where it goes on from. */
+  /** Called after each connection, with the cursor it continues from. */
   connected?(cursor: string, client: Client): void;
   lost?(error: unknown): void;
 }
 
-/** Milliseconds between attempts: soon, then seldom. */
+/** Milliseconds between attempts; doubled after each. */
 const backoff = { first: 100, most: 10_000 } as const;
-/** Refusals that trying again does not change. */
+/** Refusals that a retry does not change. */
 const final: ReadonlySet<ErrorCode> = new Set([
   'UNAUTHORIZED',
   'MISSING_SCOPE',
@@ -35,7 +35,7 @@ const final: ReadonlySet<ErrorCode> = new Set([
   'INVALID_REQUEST',
 ]);
 
-/** Returns when the signal is aborted; throws when it could never connect, or may not. */
+/** Returns when the signal is aborted. Throws if it can never connect or is not allowed to. */
 export async function follow(options: Follow): Promise<void> {
   const { signal } = options;
   const place = new Place(options.cursor);
@@ -57,11 +57,11 @@ export async function follow(options: Follow): Promise<void> {
   }
 }
 
-/** One connection, from subscribing to its loss, which is thrown. */
+/** One connection: subscribes, and throws the loss. */
 async function once(options: Follow, place: Place, subscribed: () => void): Promise<never> {
   const { key, signal } = options;
   const client = await options.open(signal);
-  const stop = () => client.close('it was closed here');
+  const stop = () => client.close();
   signal.addEventListener('abort', stop, { once: true });
   const over = new AbortController();
   try {
@@ -92,8 +92,8 @@ async function once(options: Follow, place: Place, subscribed: () => void): Prom
 }
 
 /**
- * The last event that is done with. Of all sessions, a message is followed by `sessions.changed` with the same cursor, and only
- * then is that position done with: a connection that was cut between the two gets both again, and the message is dropped here.
+ * The cursor of the last event that was handled. For all sessions, a message is followed by `sessions.changed` with the same
+ * cursor, which completes the position: a connection that was cut between the two gets both again, and this drops the message.
  */
 class Place {
   at: string | undefined;
@@ -111,18 +111,18 @@ class Place {
   }
 }
 
-/** A gateway ticks; one that does not is gone, also when the network has not noticed. */
+/** Closes a connection without ticks: the gateway is gone, even if the network has not noticed. */
 async function endWhenSilent(client: Client, { sleep }: Follow, signal: AbortSignal): Promise<void> {
-  let heard = false;
-  const undo = client.onAnything(() => (heard = true));
+  let alive = false;
+  const undo = client.onAnything(() => (alive = true));
   try {
     for (;;) {
-      heard = false;
+      alive = false;
       await sleep(client.hello.policy.tickIntervalMs * 2, signal);
-      if (!heard) return client.close('nothing was heard for long');
+      if (!alive) return client.close('the gateway is silent');
     }
   } catch {
-    // the connection is over
+    // the connection has ended
   } finally {
     undo();
   }

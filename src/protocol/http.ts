@@ -1,10 +1,11 @@
 // Every HTTP route: the pages of the port, and the routes of operations.
 import { z } from 'zod';
+import { PeerMessage } from './compat/openclaw.ts';
 import { operations } from './operations/all.ts';
 import { HistoryPage } from './operations/chat.ts';
 import type { HttpRoute, Operation, Operations } from './operations/operation.ts';
 import { ToolAnswer } from './operations/tools.ts';
-import { SessionsPage, Started, WaitAnswer, WireMessage } from './result.ts';
+import { SessionsPage, Started, WaitAnswer } from './result.ts';
 
 export const largestBody = 5 * 1024 * 1024;
 
@@ -14,7 +15,7 @@ export const Failure = z.object({
 });
 
 /** The shapes that have a name in the document. */
-export const named = { HistoryPage, Message: WireMessage, SessionsPage, Started, Run: WaitAnswer, ToolAnswer, Failure };
+export const named = { HistoryPage, Message: PeerMessage, SessionsPage, Started, Run: WaitAnswer, ToolAnswer, Failure };
 
 export interface Route extends HttpRoute {
   /** `session`: also tokens that are bound to one. `none`: anyone. */

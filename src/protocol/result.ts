@@ -6,7 +6,7 @@ import { runClasses, runStates, UsageView } from './run.ts';
 import { DeliveryContext } from './session.ts';
 import { Block, Provenance } from './transcript.ts';
 
-/** A message as clients of this protocol know it: `__openclaw` is the envelope their views are merged by. */
+/** A message as clients of this protocol know it: `entry` is its place in the transcript, by which clients merge what they read and hear. */
 export const WireMessage = z.object({
   role: z.enum(['user', 'assistant', 'toolResult']),
   content: z.union([z.string(), z.array(Block)]),
@@ -17,7 +17,7 @@ export const WireMessage = z.object({
   isError: z.boolean().exactOptional(),
   stopReason: z.enum(['aborted', 'length', 'content_filter']).exactOptional(),
   taint: z.string().exactOptional(),
-  __openclaw: z.object({
+  entry: z.object({
     id: z.string(),
     seq: z.int(),
     runId: z.string().exactOptional(),

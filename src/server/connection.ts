@@ -3,6 +3,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { WebSocket } from 'ws';
 import { InterlaneError } from '../errors.ts';
+import { toPeer } from '../protocol/compat/openclaw.ts';
 import { bufferLimit, frameLimits, RequestFrame, type ErrorShape, type EventName, type ResponseFrame } from '../protocol/frame.ts';
 import { cookieOf } from './access.ts';
 import type { Auth } from './auth.ts';
@@ -227,7 +228,7 @@ export class Connection {
       });
       // A client that asks faster than it reads waits for its answers, so that they do not pile up here.
       while (this.drained) await this.drained.promise;
-      this.respond(id, { ok: true, payload });
+      this.respond(id, { ok: true, payload: toPeer(payload) });
     } catch (thrown) {
       if (!this.controller.signal.aborted) this.fail(id, thrown, method);
     } finally {

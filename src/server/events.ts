@@ -1,9 +1,9 @@
 // What happened → the events of the protocol. Each is written once, whoever and however many hear it.
 import { writeCursor } from '../cursor.ts';
+import { peerMessage, type PeerMessage } from '../protocol/compat/openclaw.ts';
 import type { FeedEvent } from '../protocol/event.ts';
 import type { EventName } from '../protocol/frame.ts';
 import type { Level } from '../protocol/labels.ts';
-import type { WireMessage } from '../protocol/result.ts';
 import { isTerminal } from '../protocol/run.ts';
 import type { Bus } from '../events/bus.ts';
 import type { World } from '../rules/decide.ts';
@@ -148,7 +148,7 @@ function idsOf({ message: { id, seq, runId } }: FeedEvent & { kind: 'entry' }) {
 
 function messagePayload(event: FeedEvent & { kind: 'entry' }, totalTokens: number | undefined) {
   const usage = totalTokens === undefined ? {} : { usage: { totalTokens } };
-  return { ...commonPayload(event), ...idsOf(event), message: wireMessage(event.message), ...usage };
+  return { ...commonPayload(event), ...idsOf(event), message: peerMessage(wireMessage(event.message)), ...usage };
 }
 
 /** A run as its watchers see it while it lives. */
@@ -161,7 +161,7 @@ interface LiveRun {
   agentSeq: number;
   waiting: string;
   cancel: () => void;
-  last?: WireMessage;
+  last?: PeerMessage;
 }
 
 /** Who is told of runs as they happen: `chat` and `agent` events, nothing of which is kept. */
@@ -267,7 +267,7 @@ export class LiveRuns {
       // What was said in pieces is complete now.
       run.cancel();
       this.flush(message.runId!, run);
-      run.last = wireMessage(message);
+      run.last = peerMessage(wireMessage(message));
       const text = message.content.map((block) => (block.type === 'text' ? block.text : '')).join('');
       if (text !== '') this.agent(message.runId!, run, 'assistant', { text, delta: text }, at);
       for (const block of message.content) {

@@ -4,6 +4,7 @@ import { readCursor, writeCursor } from '../cursor.ts';
 import { InterlaneError } from '../errors.ts';
 import type { Bus } from '../events/bus.ts';
 import type { FeedEvent } from '../protocol/event.ts';
+import { peerMessage } from '../protocol/compat/openclaw.ts';
 import { historyLimits, type HistoryPage } from '../protocol/operations/chat.ts';
 import type { World } from '../rules/decide.ts';
 import { canSee, type Viewer } from '../rules/viewer.ts';
@@ -112,7 +113,11 @@ function eventOf(event: FeedEvent): Buffer {
   if (event.kind !== 'entry')
     return eventText('session', JSON.stringify({ sessionKey, sessionId, change: event.kind === 'session' ? event.change : 'changed' }), id);
   const { id: messageId, seq: messageSeq } = event.message;
-  return eventText('message', JSON.stringify({ sessionKey, sessionId, message: wireMessage(event.message), messageId, messageSeq }), id);
+  return eventText(
+    'message',
+    JSON.stringify({ sessionKey, sessionId, message: peerMessage(wireMessage(event.message)), messageId, messageSeq }),
+    id,
+  );
 }
 
 /** I9. The place in the feed and the page are read together, so that whoever listens from there misses nothing and hears nothing twice. */
@@ -145,7 +150,7 @@ function written(row: SessionRow, { messages, next }: Page): string {
     ...(next === undefined ? {} : { nextCursor: writePlace(row, next) }),
   };
   // Existing readers take `items` or `messages`, so the list is sent under both names; it is made into text once.
-  const list = JSON.stringify(messages.map((message) => wireMessage(message)));
+  const list = JSON.stringify(messages.map((message) => peerMessage(wireMessage(message))));
   return JSON.stringify(page).replace('"items":[],"messages":[]', () => `"items":${list},"messages":${list}`);
 }
 

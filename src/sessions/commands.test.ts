@@ -82,7 +82,7 @@ describe('a command', () => {
       thinkingLevelSource: 'user',
       thinkingNote: 'sent as max',
     });
-    expect((await use('/model', true, real)).text).toBe('Model: anthropic/opus (chosen by the config, or found where it has none).');
+    expect((await use('/model', true, real)).text).toBe('Model: anthropic/opus (from config or auto-detected).');
     expect((await use('/model', true, chosen)).text).toBe('Model: anthropic/opus (set for this session).');
     expect((await use('/think', true, real)).text).toBe('Thinking: high (set for this session). (sent as max)');
   });
@@ -99,10 +99,10 @@ describe('a command', () => {
       taint: 'INTERNAL',
     });
     expect((await use('/status', true, busy)).text.split('\n')).toEqual([
-      'agent:main:main is at work, 2 queued (run r1).',
+      'agent:main:main is working, 2 queued (run r1).',
       "Model: the agent's own. Thinking: default. Verbose: default.",
-      'Send: as the policy of the config says. Channel: telegram. Level: INTERNAL.',
-      'Messages: 3, 1200 of 200000 tokens in use, $0.0123. Session s, since 1970-01-01 00:00 UTC.',
+      'Delivery: per config. Channel: telegram. Level: INTERNAL.',
+      'Messages: 3, 1200 of 200000 tokens used, $0.0123. Session s, since 1970-01-01 00:00 UTC.',
     ]);
     expect((await use('/status', true, port({ status: 'failed' }))).text).toContain('is idle; the last run: failed.');
   });
@@ -112,7 +112,7 @@ describe('a command', () => {
       expect(await use(`/${name} on`, false)).toEqual({
         ok: false,
         code: 'MISSING_SCOPE',
-        text: `/${name} is for owners only; nothing was done.`,
+        text: `/${name} is for owners only.`,
         asked: [],
       });
     expect(commands.filter(({ who }) => who === 'owner').map(({ name }) => name)).toEqual(['new', 'send']);

@@ -1,17 +1,17 @@
-// Chat commands: a text → a command of the table, or a message like any other → what it does through a port → its answer in plain words.
+// Chat commands: a text → a command of the table, or an ordinary message → its effect through a port → its answer.
 import { nearest } from '../nearest.ts';
 import { InterlaneError, type ErrorCode } from '../errors.ts';
 import { type Params, operations } from '../protocol/operations/all.ts';
 import { type WireSession } from '../protocol/result.ts';
 
-/** What commands act on: one session, over the wire or in the gateway. Refusals are thrown as `InterlaneError`. */
+/** The session that commands act on, over the wire or in the gateway. It throws refusals as `InterlaneError`. */
 export interface CommandPort {
-  /** A new life with an empty transcript. */
+  /** Starts over with an empty transcript. */
   reset(): Promise<void>;
-  /** `null` clears. Resolves with the session as it is then. */
+  /** `null` clears a setting. Resolves with the changed session. */
   patch(settings: Settings): Promise<WireSession>;
   status(): Promise<WireSession>;
-  /** Whether there was anything to stop. */
+  /** Resolves with false if there was nothing to stop. */
   stop(): Promise<boolean>;
 }
 
@@ -19,27 +19,27 @@ type Settings = Pick<Params<'sessions.patch'>, 'model' | 'thinkingLevel' | 'verb
 
 export interface CommandAnswer {
   text: string;
-  /** False when nothing was done; then there is a code. */
+  /** False if the command was refused; `code` says why. */
   ok: boolean;
   code?: ErrorCode;
-  /** A message to be sent now. */
+  /** A message to send now. */
   say?: string;
 }
 
 interface Command {
   name: string;
   aliases: readonly string[];
-  /** What may stand after it. */
+  /** Its arguments. */
   usage: string;
   about: string;
-  /** Owners may what needs `operator.admin` on the wire. */
+  /** Owner commands need `operator.admin` on the wire. */
   who: 'anybody' | 'owner';
-  /** The words that complete it. */
+  /** Completions of its argument. */
   words: readonly string[];
   run(port: CommandPort, argument: string): Promise<string | { text: string; say: string }>;
 }
 
-// The levels are those of sessions.patch, and of nothing else.
+// The levels come from sessions.patch.
 const patchable = operations['sessions.patch'].params.shape;
 const levelsOf = (name: 'thinkingLevel' | 'verboseLevel'): readonly string[] => patchable[name].unwrap().unwrap().options;
 
@@ -50,22 +50,22 @@ const command = (
   { aliases = [], usage = '', who = 'anybody', words = [] }: Partial<Command> = {},
 ): Command => ({ name, about, run, aliases, usage, who, words });
 
-/** A command that shows a setting, sets it, or gives it back to the config. */
+/** A command that shows a setting, sets it, or resets it to the config. */
 function setting(
   name: 'thinkingLevel' | 'verboseLevel',
   noun: string,
-  shown: (session: WireSession) => string,
+  textOf: (session: WireSession) => string,
 ): Partial<Command> & Pick<Command, 'run'> {
   const words = [...levelsOf(name), 'default'];
   return {
     words,
     usage: `[${words.join('|')}]`,
     async run(port, argument) {
-      if (argument === '') return shown(await port.status());
+      if (argument === '') return textOf(await port.status());
       const word = argument.toLowerCase();
       const value = patchable[name].safeParse(word === 'default' ? null : word);
       if (!value.success) throw unfit(noun, argument, words);
-      return shown(await port.patch({ [name]: value.data }));
+      return textOf(await port.patch({ [name]: value.data }));
     },
   };
 }
@@ -78,46 +78,41 @@ const thinking = setting(
 const verbose = setting('verboseLevel', 'verbose level', ({ verboseLevel, verboseLevelSource }) =>
   sentence('Verbose', verboseLevel, verboseLevelSource),
 );
-/** What is written for a send policy, and what it is in a patch. */
+/** Words for a send policy, and their values in a patch. */
 const sending = { on: 'allow', off: 'deny', inherit: null } as const;
 
 export const commands: readonly Command[] = [
   command(
     'new',
-    'start over with an empty transcript; a message after it is the first one',
+    'start over with an empty transcript; text after it becomes the first message',
     async (port, argument) => {
       await port.reset();
-      const text = 'A new life begins; what was said before is kept apart.';
+      const text = 'Started a new session. The previous transcript was kept.';
       return argument === '' ? text : { text, say: argument };
     },
     { aliases: ['reset'], usage: '[message]', who: 'owner' },
   ),
   command(
     'status',
-    'what is known of this session',
+    'show the state of this session',
     async (port, argument) => alone('status', argument) ?? statusText(await port.status()),
   ),
   command(
     'model',
-    'show or set what answers here',
+    'show or set the model of this session',
     async (port, argument) => {
       if (argument === '') return modelText(await port.status());
       const value = patchable.model.safeParse(argument === 'default' ? null : argument);
-      if (!value.success) throw new InterlaneError('USAGE', 'model name is too long; nothing was changed');
+      if (!value.success) throw new InterlaneError('USAGE', 'model name is too long');
       return modelText(await port.patch({ model: value.data }));
     },
     { usage: '[name|default]', words: ['default'] },
   ),
-  command('think', 'show or set how hard it thinks', thinking.run, { ...thinking, aliases: ['thinking'] }),
-  command(
-    'verbose',
-    'how much the terminal tells of tools: off nothing, on (if not set) each call, full also its result',
-    verbose.run,
-    verbose,
-  ),
+  command('think', 'show or set the thinking level', thinking.run, { ...thinking, aliases: ['thinking'] }),
+  command('verbose', 'what to show of tools: off (nothing), on (calls; the default), full (calls and results)', verbose.run, verbose),
   command(
     'send',
-    'whether answers may leave for a channel',
+    'whether answers are delivered to a channel',
     async (port, argument) => {
       const words = Object.keys(sending);
       const word = argument.toLowerCase();
@@ -129,11 +124,11 @@ export const commands: readonly Command[] = [
   ),
   command(
     'stop',
-    'stop the answer that is being made',
-    async (port, argument) => alone('stop', argument) ?? ((await port.stop()) ? 'Stopped.' : 'There is nothing to stop.'),
+    'stop the current answer',
+    async (port, argument) => alone('stop', argument) ?? ((await port.stop()) ? 'Stopped.' : 'Nothing to stop.'),
     { aliases: ['abort'] },
   ),
-  command('help', 'these lines', async () => helpText(), { aliases: ['commands'] }),
+  command('help', 'list the commands', async () => helpText(), { aliases: ['commands'] }),
 ];
 
 const byName = new Map(commands.flatMap((one) => [one.name, ...one.aliases].map((name) => [name, one])));
@@ -141,8 +136,8 @@ const byName = new Map(commands.flatMap((one) => [one.name, ...one.aliases].map(
 export type Read = { kind: 'message' } | { kind: 'command'; command: Command; argument: string } | { kind: 'unknown'; word: string };
 
 /**
- * Only what begins with "/" and a known word is a command; "/etc/hosts is broken" is a message. An unknown word that stands alone
- * is taken for a slip and not sent. Whoever means it as a message begins it with a blank.
+ * A command begins with "/" and a known word; "/etc/hosts is broken" is a message. An unknown word alone is taken for a typo and
+ * not sent. A line that begins with a space is always a message.
  */
 export function readCommand(text: string): Read {
   const found = /^\/([a-z][a-z0-9_-]*)(?:\s+([^]*))?$/i.exec(text.trimEnd());
@@ -153,7 +148,7 @@ export function readCommand(text: string): Read {
   return argument === '' ? { kind: 'unknown', word: word! } : { kind: 'message' };
 }
 
-/** Never throws what a person can do something about: that is the answer. */
+/** Throws only bugs. A refusal is an answer. */
 export async function runCommand(
   read: Exclude<Read, { kind: 'message' }>,
   port: CommandPort,
@@ -161,13 +156,12 @@ export async function runCommand(
 ): Promise<CommandAnswer> {
   if (read.kind === 'unknown') {
     const [near] = nearest(read.word, byName.keys());
-    const hint = near === undefined ? '' : ` did you mean /${near}?`;
-    const text = `There is no /${read.word};${hint} /help lists the commands; with a blank before it, it is sent as it is.`;
+    const hint = near === undefined ? '' : ` Did you mean /${near}?`;
+    const text = `Unknown command /${read.word}.${hint} /help lists the commands; to send it as text, start the line with a space.`;
     return { ok: false, code: 'USAGE', text };
   }
   const { command, argument } = read;
-  if (command.who === 'owner' && !who.owner)
-    return { ok: false, code: 'MISSING_SCOPE', text: `/${command.name} is for owners only; nothing was done.` };
+  if (command.who === 'owner' && !who.owner) return { ok: false, code: 'MISSING_SCOPE', text: `/${command.name} is for owners only.` };
   try {
     const answer = await command.run(port, argument);
     return typeof answer === 'string' ? { ok: true, text: answer } : { ok: true, ...answer };
@@ -177,7 +171,7 @@ export async function runCommand(
   }
 }
 
-/** What could stand where a person is writing: commands, or the words of one. */
+/** Completions of a line: commands, or the arguments of one. */
 export function completeCommand(line: string): string[] {
   const [, word, partial] = /^\/(\S*)(?:\s+(\S*))?$/.exec(line) ?? [];
   if (word === undefined) return [];
@@ -200,10 +194,10 @@ function statusText(session: WireSession): string {
   const queued = session.queuedRuns === undefined ? '' : `, ${session.queuedRuns} queued`;
   const run = session.activeRunIds?.[0];
   const ended = session.status === undefined || session.status === 'done' ? '' : `; the last run: ${session.status}`;
-  const doing = run === undefined ? `idle${queued}${ended}` : `at work${queued} (run ${run})`;
+  const doing = run === undefined ? `idle${queued}${ended}` : `working${queued} (run ${run})`;
   const channel = session.lastChannel === undefined ? '' : ` Channel: ${session.lastChannel}.`;
   const tokens =
-    totalTokens === undefined ? '' : `, ${totalTokens}${contextTokens === undefined ? '' : ` of ${contextTokens}`} tokens in use`;
+    totalTokens === undefined ? '' : `, ${totalTokens}${contextTokens === undefined ? '' : ` of ${contextTokens}`} tokens used`;
   const cost = usage?.cost === undefined ? '' : `, $${usage.cost.toFixed(4)}`;
   return [
     `${key} is ${doing}.`,
@@ -214,27 +208,23 @@ function statusText(session: WireSession): string {
 }
 
 const modelText = ({ model, modelSource }: WireSession) =>
-  model === undefined
-    ? "Model: the agent's own."
-    : sentence('Model', model, modelSource, 'chosen by the config, or found where it has none');
+  model === undefined ? "Model: the agent's own." : sentence('Model', model, modelSource, 'from config or auto-detected');
 const sendText = ({ sendPolicy }: WireSession) =>
-  sendPolicy === undefined
-    ? 'Send: as the policy of the config says.'
-    : `Send: ${sendPolicy === 'allow' ? 'on' : 'off'} (set for this session).`;
+  sendPolicy === undefined ? 'Delivery: per config.' : `Delivery: ${sendPolicy === 'allow' ? 'on' : 'off'} (set for this session).`;
 const note = ({ thinkingNote }: WireSession) => (thinkingNote === undefined ? '' : ` (${thinkingNote})`);
 
-function sentence(noun: string, value: string | undefined, source: 'user' | 'auto' | undefined, otherwise = 'from the config'): string {
+function sentence(noun: string, value: string | undefined, source: 'user' | 'auto' | undefined, otherwise = 'from config'): string {
   return value === undefined ? `${noun}: default.` : `${noun}: ${value} (${source === 'user' ? 'set for this session' : otherwise}).`;
 }
 
 function alone(name: string, argument: string): undefined {
-  if (argument !== '') throw new InterlaneError('USAGE', `/${name} stands alone; nothing was done`);
+  if (argument !== '') throw new InterlaneError('USAGE', `/${name} takes no argument`);
 }
 
 function unfit(noun: string, given: string, words: readonly string[]): InterlaneError {
   const [near] = nearest(given, words);
-  const hint = near === undefined ? 'nothing was changed' : `did you mean ${near}?`;
-  return new InterlaneError('USAGE', `${noun} ${JSON.stringify(given.slice(0, 100))} is not one of ${words.join(', ')}; ${hint}`);
+  const hint = near === undefined ? '' : `; did you mean ${near}?`;
+  return new InterlaneError('USAGE', `${noun} ${JSON.stringify(given.slice(0, 100))} is not one of ${words.join(', ')}${hint}`);
 }
 
 const capital = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);

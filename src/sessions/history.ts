@@ -120,11 +120,11 @@ export function wireMessage(message: TranscriptMessage, maxChars = Infinity): Wi
     role: message.role,
     content: plain ? (only as { text: string }).text : content,
     timestamp: message.timestamp,
-    __openclaw: { id: message.id, seq: message.seq },
+    entry: { id: message.id, seq: message.seq },
   };
   if (message.runId !== undefined) {
-    wire.__openclaw.runId = message.runId;
-    if (message.role === 'user') wire.__openclaw.idempotencyKey = `${message.runId}:user`;
+    wire.entry.runId = message.runId;
+    if (message.role === 'user') wire.entry.idempotencyKey = `${message.runId}:user`;
   }
   if (message.provenance && message.provenance.kind !== 'user') wire.provenance = message.provenance;
   if (message.toolCallId !== undefined) wire.toolCallId = message.toolCallId;

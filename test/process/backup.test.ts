@@ -115,7 +115,7 @@ describe('interlane restore', () => {
 
     const { status, stdout } = await interlane(['restore', file, '--state-dir', state]);
     const kept = join(state, 'interlane.db.replaced-1');
-    expect({ status, stdout }).toEqual({ status: 0, stdout: `Restored ${file} to ${state}; what was there is kept as ${kept}.\n` });
+    expect({ status, stdout }).toEqual({ status: 0, stdout: `Restored ${file} to ${state}; the old database is kept as ${kept}.\n` });
     expect(keys(join(state, databaseName))).toEqual(saved);
     expectPrefix(keys(kept), written);
     expect([mode(join(state, databaseName)), mode(kept)]).toEqual([0o600, 0o600]);

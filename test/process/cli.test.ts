@@ -128,7 +128,7 @@ describe('bad input', () => {
     ['an unknown topic', ['explain', 'rout', route], 64, "unknown command 'rout'"],
     ['an unknown option', ['up', '--colour'], 64, "unknown option '--colour'"],
     ['JSON that is none', ['explain', 'route', '{'], 65, 'question is not valid JSON'],
-    ['JSON of another shape', ['explain', 'route', '[]'], 65, 'question does not fit'],
+    ['JSON of another shape', ['explain', 'route', '[]'], 65, 'question is not valid'],
     [
       'an unknown field',
       ['explain', 'access', '{"caller":{"key":"main","scope":"all"},"target":{"key":"main"}}'],

@@ -147,7 +147,7 @@ describe('interlane doctor', () => {
     const { status, of } = await found('--state-dir', state);
     expect(status).toBe(0);
     expect(of('state').says).toContain('not there yet');
-    expect(of('model').says).toBe('none is configured or found: the scripted model answers');
+    expect(of('model').says).toBe('no model is configured or found; the scripted model answers');
     expect(statSync(state, { throwIfNoEntry: false })).toBeUndefined();
   });
 
@@ -157,7 +157,7 @@ describe('interlane doctor', () => {
     const { status, of } = await found('--state-dir', state);
     expect(status).toBe(0);
     expect(of('gateway').says).toContain(`(process ${running.child.pid})`);
-    expect(of('store').says).toContain('is whole');
+    expect(of('store').says).toContain('database OK');
     await stop(running, 'SIGKILL');
     expect((await found('--state-dir', state)).of('gateway').says).toContain('not running');
   });
@@ -205,7 +205,7 @@ describe('interlane export and import', () => {
 
     expect((await on(to).use('import', file)).stdout).toBe('Imported 1 session.\n');
     expect(await exported(to)).toBe(live);
-    expect((await on(to).use('import', file)).stdout).toBe('Imported 0 sessions. There already, unchanged: 1.\n');
+    expect((await on(to).use('import', file)).stdout).toBe('Imported 0 sessions. Unchanged: 1.\n');
     const second = await up(to);
     await on(to).say('go on');
     expect((await on(to).use('history', 'main')).stdout.split('\n')).toHaveLength(7);

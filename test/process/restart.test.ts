@@ -68,7 +68,9 @@ describe('after a kill', () => {
     expect(await last.refusal('agent.wait', { runId: 'never' })).toMatchObject({ details: { code: 'RUN_NOT_FOUND' } });
     // The cursor of the first process still leads through everything, once and in order.
     await last.call('sessions.messages.subscribe', { key: 'main', cursor });
-    const { messages } = (await last.call('chat.history', { sessionKey: 'main' })) as { messages: { __openclaw: { id: string } }[] };
+    const { messages } = (await last.call('chat.history', { sessionKey: 'main' })) as unknown as {
+      messages: { __openclaw: { id: string } }[];
+    };
     await last.event('session.message', ({ messageSeq }) => messageSeq === messages.length);
     expect(last.events('session.message').map(({ messageId }) => messageId)).toEqual(messages.map((message) => message.__openclaw.id));
     expect(messages.filter((message) => (message as unknown as { content: unknown }).content === 'gate-a')).toHaveLength(2);

@@ -5,7 +5,7 @@ import * as fc from 'fast-check';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { connect, type Client, type ConnectOptions } from '../../src/client/client.ts';
 import { follow } from '../../src/client/follow.ts';
-import { wordsOf } from '../../src/cli/messages.ts';
+import { textOf as wordsOf } from '../../src/client/messages.ts';
 import { InterlaneError } from '../../src/errors.ts';
 import type { SessionMessage, SessionsChanged } from '../../src/protocol/wire-event.ts';
 import { adminToken as token, testGateway, type ScriptText, type TestGateway } from '../harness/gateway.ts';

@@ -149,7 +149,9 @@ describe('the published client', () => {
     await client.until(() => client.payloads('session.message').length === 6);
     const seen = client.payloads('session.message') as { messageSeq: number; messageId: string }[];
     expect(seen.map(({ messageSeq }) => messageSeq)).toEqual([1, 2, 3, 4, 5, 6]);
-    const { messages } = (await client.call('chat.history', { sessionKey: 'main' })) as { messages: { __openclaw: { id: string } }[] };
+    const { messages } = (await client.call('chat.history', { sessionKey: 'main' })) as unknown as {
+      messages: { __openclaw: { id: string } }[];
+    };
     expect(seen.map(({ messageId }) => messageId)).toEqual(messages.map((message) => message.__openclaw.id));
     expect(client.gaps).toEqual([]);
   }, 30_000);

@@ -1,6 +1,7 @@
 // Operations that speak and listen: history, messages in, waits for runs, messages out.
 import { z } from 'zod';
 import { queueModes, runStates } from '../run.ts';
+import { PeerMessage } from '../compat/openclaw.ts';
 import { Started, WaitAnswer, WireMessage, WireRun, WireSession } from '../result.ts';
 import { agent, Cursor, Id, ignored, Key, Message, TimeoutMs } from './fields.ts';
 import type { Operations } from './operation.ts';
@@ -27,8 +28,8 @@ const HistoryQuery = z.strictObject({
 export const HistoryPage = z.object({
   sessionKey: z.string(),
   sessionId: z.string(),
-  items: z.array(WireMessage).describe('the same as messages, under the name that older readers know'),
-  messages: z.array(WireMessage),
+  items: z.array(PeerMessage).describe('the same as messages, under the name that older readers know'),
+  messages: z.array(PeerMessage),
   hasMore: z.boolean(),
   nextCursor: z.string().exactOptional(),
 });

@@ -4,7 +4,8 @@ import type { ProviderOptions, Thought, Usage } from '../../engine/runner.ts';
 import { InterlaneError, reasonOf } from '../../errors.ts';
 import { inputSchema, type Tool } from '../../tools/define.ts';
 import type { Model, StepLive, StepRequest, StepSaid } from './model.ts';
-import type { Choice, Models } from './models.ts';
+import type { Choice } from './choice.ts';
+import type { Models } from './models.ts';
 import { modelMessages, recapRequest, said, summaryMessages, systemPrompt, type Setting } from '../words.ts';
 
 export interface LanguageModelParts {

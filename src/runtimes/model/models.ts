@@ -4,16 +4,7 @@ import { nearest } from '../../nearest.ts';
 import type { SessionSettings } from '../../engine/policy.ts';
 import type { ModelView } from '../../engine/runner.ts';
 import { InterlaneError, reasonOf } from '../../errors.ts';
-
-type ProviderType = 'openai-compatible' | 'openai' | 'anthropic' | 'google';
-
-export interface ProviderSettings {
-  type: ProviderType;
-  baseUrl?: string | undefined;
-  apiKey?: string | undefined;
-  authProfiles: Record<string, { apiKey?: string | undefined }>;
-  models: Record<string, { contextTokens?: number | undefined; cost?: { input: number; output: number } | undefined }>;
-}
+import type { Choice, Found, ProviderSettings, ProviderType } from './choice.ts';
 
 export interface ModelSettings {
   providers: Record<string, ProviderSettings>;
@@ -26,27 +17,10 @@ export interface ModelSettings {
   thinking(agentId: string): string | undefined;
 }
 
-/** A model to try, and who asked for it. */
-export interface Choice {
-  ref: string;
-  provider: string;
-  model: string;
-  source: 'user' | 'agent' | 'default' | 'fallback' | 'found';
-}
-
 export interface ModelFacts {
   contextTokens: number;
   /** Dollars for a million tokens, where the config says so. */
   cost?: { input: number; output: number };
-}
-
-/** A model that was found without being configured. */
-export interface Found {
-  provider: string;
-  settings: ProviderSettings;
-  model: string;
-  /** Where it was found, for people: `ANTHROPIC_API_KEY`, `a local Ollama`. */
-  by: string;
 }
 
 /** The window of a model nobody described: small enough for almost all of them. */

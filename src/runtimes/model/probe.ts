@@ -1,6 +1,6 @@
 // Whether a model's service answers and knows our key: asks for its list of models, which costs nothing.
 import { reasonOf } from '../../errors.ts';
-import type { ProviderSettings } from './models.ts';
+import type { ProviderSettings } from './choice.ts';
 
 const homes = {
   anthropic: 'https://api.anthropic.com/v1',

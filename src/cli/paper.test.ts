@@ -1,9 +1,11 @@
-// Live events and messages in every order that can happen → each text is shown once, in the order of the transcript.
+// Live events and messages in every order that can happen → each text is printed once, in the order of the transcript.
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { Items } from '../client/items.ts';
 import type { AgentEvent, ChatEvent, SessionMessage } from '../protocol/wire-event.ts';
-import { Answers } from './answers.ts';
+import { Printer } from './paper.ts';
 
+let messages = 0;
 const of = { sessionKey: 'agent:main:main', agentId: 'main' };
 const delta = (seq: number, deltaText: string, runId = 'r') => ({ ...of, runId, seq, state: 'delta', deltaText }) as ChatEvent;
 const replace = (seq: number) => ({ ...of, runId: 'r', seq, state: 'delta', deltaText: '', replace: true }) as ChatEvent;
@@ -19,26 +21,45 @@ const message = (role: 'user' | 'assistant', text: string, runId = 'r', calls: s
       content:
         role === 'user' ? text : [{ type: 'text', text }, ...calls.map((id) => ({ type: 'toolCall', id, name: 'look', arguments: {} }))],
       timestamp: 0,
-      __openclaw: { id: '', seq: 0, runId },
+      entry: { id: `m${++messages}`, seq: 0, runId },
     },
   }) as unknown as SessionMessage;
 const result = (id: string, text: string) => {
   const role = { role: 'toolResult', content: text, toolCallId: id, toolName: 'look' };
-  return { ...of, runId: 'r', message: { ...role, timestamp: 0, __openclaw: { id: '', seq: 0, runId: 'r' } } } as unknown as SessionMessage;
+  return {
+    ...of,
+    runId: 'r',
+    message: { ...role, timestamp: 0, entry: { id: `m${++messages}`, seq: 0, runId: 'r' } },
+  } as unknown as SessionMessage;
 };
 
 function paper(own = ['r'], streams = true) {
   let text = '';
-  const answers = new Answers(
+  const items = new Items(new Set(own));
+  const printer = new Printer(
     {
       piece: (piece) => void (text += piece),
       end: () => void (text += text === '' || text.endsWith('\n') ? '' : '\n'),
       lines: (lines, kind, from) =>
         void (text += `${text === '' || text.endsWith('\n') ? '' : '\n'}${kind === 'note' ? `(${lines})` : `${from === undefined ? '' : `${from}: `}${lines}`}\n`),
     },
-    new Set(own),
     streams,
   );
+  const then = (change: () => void) => {
+    change();
+    printer.print(items.list);
+  };
+  const answers = {
+    chat: (event: ChatEvent) => then(() => items.chat(event)),
+    agent: (event: AgentEvent) => then(() => items.agent(event)),
+    message: (event: SessionMessage) => then(() => items.message(event.message)),
+    verbose: (level: string | undefined) => then(() => items.verbose(level)),
+    lost() {
+      then(() => items.lost());
+      printer.note('lost');
+    },
+    current: () => then(() => items.current()),
+  };
   return { answers, text: () => text };
 }
 
@@ -85,7 +106,7 @@ describe('answers', () => {
     answers.chat(delta(3, 'right'));
     answers.agent(made('right'));
     answers.message(message('assistant', 'right'));
-    expect(text()).toBe('wrong\n(it starts over)\nright\n');
+    expect(text()).toBe('wrong\n(the answer starts over)\nright\n');
   });
 
   it('that were changed at the end are shown as they are kept', () => {
@@ -93,7 +114,7 @@ describe('answers', () => {
     answers.chat(delta(1, 'the secret'));
     answers.agent(made('the [withheld]'));
     answers.message(message('assistant', 'the [withheld]'));
-    expect(text()).toBe('the secret\n(it was changed to)\nthe [withheld]\n');
+    expect(text()).toBe('the secret\n(the answer was changed to)\nthe [withheld]\n');
   });
 
   it('that were cut off go on where they were', () => {
@@ -104,9 +125,9 @@ describe('answers', () => {
     answers.agent(made('one two three four'));
     answers.message(message('assistant', 'one two three four'));
     answers.chat(delta(5, 'five'));
-    expect(text()).toBe('one \n…two three four\n');
+    expect(text()).toBe('one \n(lost)\n…two three four\n');
     answers.current();
-    expect(text()).toBe('one \n…two three four\nfive');
+    expect(text()).toBe('one \n(lost)\n…two three four\nfive');
   });
 
   it('of a run that was joined in the middle wait until they are whole', () => {
@@ -178,7 +199,7 @@ describe('answers', () => {
     const summary = message('user', 'Ana said this.\nThen that.');
     summary.message.provenance = { kind: 'system' };
     answers.message(summary);
-    expect(text()).toBe('(older messages were summed up)\n');
+    expect(text()).toBe('(older messages were summarized)\n');
   });
 
   it('are each shown once and in order, however events are late or lost', () => {
@@ -220,9 +241,11 @@ describe('answers', () => {
               }
               tick(() => answers.agent(made(said, runId)), message('assistant', said, runId));
             }
+            const end = { ...of, runId, seq: ++seq, state: 'final' } as ChatEvent;
+            tick(() => answers.chat(end));
           }
           for (const one of waiting) answers.message(one);
-          const shown = text().replaceAll('\n…', '').replaceAll('\n', '|');
+          const shown = text().replaceAll('(lost)\n', '').replaceAll('\n…', '').replaceAll('\n', '|');
           const questionless = shown.replaceAll(/elsewhere: Q\d\|/g, '');
           expect(questionless).toBe(
             runs
