@@ -99,7 +99,7 @@ async function recover(directory: string): Promise<RecoverReport> {
   let ended = 0;
   await new Promise<void>((resolve) => {
     setTimeout(resolve, 3_000).unref();
-    gateway.store.onCommit((events) => {
+    gateway.store.follow((events) => {
       for (const event of events) if (event.kind === 'run' && isTerminal(event.state)) ended++;
       if (ended >= 500) resolve();
     });
@@ -223,6 +223,7 @@ async function contextOf(gateway: Gateway, setting: Setting, key: string, now: n
   return {
     store: gateway.store,
     engine: gateway.engine,
+    send: () => Promise.reject(new Error('nothing is sent here')),
     world,
     now,
     ...seen,

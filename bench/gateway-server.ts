@@ -20,7 +20,7 @@ export async function serveGateway(directory: string): Promise<void> {
   const gateway = await start(directory, 8, {}, { search: true, listen: { host: '127.0.0.1', port: 0, token, version: 'bench' } });
   watchCommits();
   let at: number[] = [];
-  gateway.store.onCommit((events) => {
+  gateway.store.follow((events) => {
     for (const event of events) if (event.kind === 'entry') at[event.message.seq] = committed;
   });
   answerParent((wish: ServerWish) => {

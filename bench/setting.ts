@@ -39,15 +39,17 @@ export function start(stateDir: string, slots: number, setting: Setting = {}, op
 export function acceptance(sessionKey: string, n: number, text: string): AcceptArgs {
   return {
     sessionKey,
-    runId: `run-${n.toString(36).padStart(30, '0')}`,
-    text,
-    provenance: { kind: 'user', channel: 'telegram' },
-    principal: 'channel:telegram:42',
-    taint: 0,
-    mode: 'followup',
-    class: 'main',
-    deliver: false,
-    destination: { channel: 'telegram', to: '42', accountId: 'default' },
+    input: {
+      runId: `run-${n.toString(36).padStart(30, '0')}`,
+      text,
+      provenance: { kind: 'user', channel: 'telegram' },
+      principal: 'channel:telegram:42',
+      taint: 0,
+      mode: 'followup',
+      class: 'main',
+      deliver: false,
+      destination: { channel: 'telegram', to: '42', accountId: 'default' },
+    },
     idempotency: { principal: 'channel:telegram:42', method: 'inbound:telegram:default', key: `message-${n}`, hash: 'f'.repeat(64) },
     now: startOfTime + n,
   };

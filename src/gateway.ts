@@ -11,12 +11,14 @@ import type { Config } from './config/schema.ts';
 import { Outbox } from './delivery/outbox.ts';
 import type { Accepted } from './engine/accept.ts';
 import { Engine, type Delta } from './engine/engine.ts';
+import { asFlow } from './engine/flow.ts';
 import { settingsOf } from './engine/policy.ts';
+import { exchangeFlow } from './flows/exchange.ts';
+import { sendToSession } from './flows/send.ts';
 import type { Runner } from './engine/runner.ts';
 import { InterlaneError, reasonOf } from './errors.ts';
 import { createBus, type Bus } from './events/bus.ts';
 import { OutsideServers } from './mcp/outside.ts';
-import type { FeedEvent } from './protocol/event.ts';
 import { agentId as agentIdOf } from './protocol/ids.ts';
 import type { Level } from './protocol/labels.ts';
 import { keyContext } from './rules/agents.ts';
@@ -81,7 +83,7 @@ export interface Gateway {
   routes: Routes;
   /** What the config says that is probably not meant. */
   warnings: string[];
-  store: Store<FeedEvent>;
+  store: Store;
   bus: Bus;
   engine: Engine;
   /** Which tools a session gets, and the one way to call them. */
@@ -132,9 +134,9 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
     fatal,
     observe: metrics.committed,
   };
-  let store: Store<FeedEvent>;
+  let store: Store;
   try {
-    store = openSqliteStore<FeedEvent>(stateDir, config.store.durability, parts);
+    store = openSqliteStore(stateDir, config.store.durability, parts);
   } catch (thrown) {
     unlock();
     throw thrown;
@@ -142,12 +144,12 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
 
   // 3. events, published after their commit
   const bus = createBus(store);
-  const undoCounting = store.onCommit(metrics.heard);
+  const undoCounting = store.follow(metrics.heard);
 
   // 4. the words of transcripts, indexed beside the store by a thread of its own
   const search = new Search(stateDir);
   const indexer = options.search === false ? undefined : startIndexer(stateDir, (error) => warn(`search index stopped: ${error.message}`));
-  const undoIndexing = store.onCommit((events) => {
+  const undoIndexing = store.follow((events) => {
     if (events.some((event) => event.kind === 'entry')) indexer?.wake();
   });
   const catchUp = () => {
@@ -181,35 +183,35 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
   const live = new LiveRuns(eventParts);
 
   // 5. the engine; its runner is made below, from the tools that need the engine
-  const engine: Engine = new Engine(
-    {
-      store,
-      clock,
-      newId,
-      runner: (session) => runner(session),
-      caps: options.caps ?? {
-        main: config.agents.defaults.maxConcurrent ?? 4 * cores,
-        nested: 4 * cores,
-        subagent: config.agents.defaults.subagents.maxConcurrent,
-        cron: 4,
-      },
-      keepMs: config.store.keepDays * 86_400_000,
-      // Without the thread the index is made good at the next start with it.
-      forget: async (sessionPks) => {
-        await forgetWorkspaces(stateDir, store);
-        return (await indexer?.forget(sessionPks)) ?? false;
-      },
-      host: { bootId: newId(), pid: process.pid, name: hostname() },
-      warn,
-      modelOf: (session) =>
-        isGuest(session) || entryOf(session.agent)?.runtime === 'scripted' ? undefined : models.view(session.agent, settingsOf(session)),
-      onDelta: (delta) => {
-        live.delta(delta);
-        options.onDelta?.(delta);
-      },
+  const flows = new Map([exchangeFlow].map((flow) => [flow.kind, asFlow(flow)]));
+  const current = () => ({ world, flows });
+  const engine: Engine = new Engine({
+    current,
+    store,
+    clock,
+    newId,
+    runner: (session) => runner(session),
+    caps: options.caps ?? {
+      main: config.agents.defaults.maxConcurrent ?? 4 * cores,
+      nested: 4 * cores,
+      subagent: config.agents.defaults.subagents.maxConcurrent,
+      cron: 4,
     },
-    world,
-  );
+    keepMs: config.store.keepDays * 86_400_000,
+    // Without the thread the index is made good at the next start with it.
+    forget: async (sessionPks) => {
+      await forgetWorkspaces(stateDir, store);
+      return (await indexer?.forget(sessionPks)) ?? false;
+    },
+    host: { bootId: newId(), pid: process.pid, name: hostname() },
+    warn,
+    modelOf: (session) =>
+      isGuest(session) || entryOf(session.agent)?.runtime === 'scripted' ? undefined : models.view(session.agent, settingsOf(session)),
+    onDelta: (delta) => {
+      live.delta(delta);
+      options.onDelta?.(delta);
+    },
+  });
 
   // 6. tools, and 7. the runtime that calls them
   const pause = (ms: number, signal: AbortSignal) => sleep(clock, ms, signal);
@@ -242,11 +244,13 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
       return config.guests.replyMinutes * 60_000;
     },
   });
+  const send = sendToSession(current);
   const outside = new OutsideServers(config.mcp.servers, { clock, warn });
   const tools = [...builtInTools({ search }), ...(options.tools ?? [])];
   const invoker = createInvoker([...tools, ...guests.tools], {
     store,
     engine,
+    send: (args) => store.write(send, args, { bytes: args.text.length }),
     now: () => clock.now(),
     get maxPingPongTurns() {
       return config.session.agentToAgent.maxPingPongTurns;
@@ -268,7 +272,7 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
   const runners = new Map([scripted, language].map((model) => [model, modelRunner(model, invoker)]));
   // A session can have a model where its agent has none.
   const either: Runner = {
-    run: async (turn) => runners.get(answerer(turn.agentId, (await turn.settings()).model))!.run(turn),
+    run: (turn) => runners.get(answerer(turn.agentId, turn.settings.model))!.run(turn),
   };
   const runner = (session: SessionRow) => {
     if (isGuest(session)) return guestRunner;
@@ -281,9 +285,7 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
   const outbox = new Outbox({
     store,
     clock,
-    get world() {
-      return world;
-    },
+    current,
     channels,
     warn,
   });
@@ -348,14 +350,14 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
     routes = compileRoutes(config, world.agents);
     models = nextModels;
     workspaceDir = nextWorkspaceDir;
-    await engine.follow(world, mainSessions(world));
+    await engine.openMains(mainSessions(world));
     return change;
   };
   let closing: Promise<void> | undefined;
   const close = () => (closing ??= closeAll());
   try {
-    await engine.start(mainSessions(world));
-    await outbox.start();
+    const member = await engine.start(mainSessions(world));
+    await outbox.start(member);
     if (options.listen)
       door = await openDoor(options.listen, {
         stateDir,

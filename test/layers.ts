@@ -8,6 +8,7 @@ export const tiers = [
   ['rules', 'config', 'store', 'client'],
   ['events'],
   ['engine'],
+  ['flows'],
   ['sessions'],
   ['tools', 'channels'],
   ['runtimes', 'delivery', 'mcp'],

@@ -6,7 +6,6 @@ import { createInterface } from 'node:readline';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { InterlaneError, reasonOf } from '../errors.ts';
-import type { FeedEvent } from '../protocol/event.ts';
 import {
   allKeys,
   asNew,
@@ -136,7 +135,7 @@ function openFile(file: string): number {
   }
 }
 
-async function withStore<R>(terminal: Terminal, stateDir: string, work: (store: Store<FeedEvent>) => Promise<R>): Promise<R> {
+async function withStore<R>(terminal: Terminal, stateDir: string, work: (store: Store) => Promise<R>): Promise<R> {
   try {
     mkdirSync(stateDir, { recursive: true, mode: 0o700 });
   } catch (thrown) {
@@ -147,7 +146,7 @@ async function withStore<R>(terminal: Terminal, stateDir: string, work: (store: 
   }
   const unlock = lockState(stateDir, { pid: process.pid, host: hostname(), startedAt: terminal.now() });
   try {
-    const store = openSqliteStore<FeedEvent>(stateDir, 'full', {
+    const store = openSqliteStore(stateDir, 'full', {
       afterTick: queueMicrotask,
       elapsed: () => performance.now(),
       fatal: () => {},
@@ -162,7 +161,7 @@ async function withStore<R>(terminal: Terminal, stateDir: string, work: (store: 
   }
 }
 
-async function refuseTaken(store: Store<FeedEvent>, units: AsyncGenerator<Exported>): Promise<void> {
+async function refuseTaken(store: Store, units: AsyncGenerator<Exported>): Promise<void> {
   const taken: string[] = [];
   for await (const unit of units) if ((await standingOf(store, unit)) === 'taken') taken.push(unit.key);
   if (taken.length === 0) return;
@@ -173,12 +172,7 @@ async function refuseTaken(store: Store<FeedEvent>, units: AsyncGenerator<Export
   );
 }
 
-async function importAll(
-  terminal: Terminal,
-  store: Store<FeedEvent>,
-  units: AsyncGenerator<Exported>,
-  renaming: boolean,
-): Promise<Imported> {
+async function importAll(terminal: Terminal, store: Store, units: AsyncGenerator<Exported>, renaming: boolean): Promise<Imported> {
   const done: Imported = { imported: [], same: [], renamed: {} };
   for await (const unit of units) {
     const found = await standingOf(store, unit);
@@ -194,5 +188,5 @@ async function importAll(
   return done;
 }
 
-const standingOf = (store: Store<FeedEvent>, unit: Exported) =>
+const standingOf = (store: Store, unit: Exported) =>
   store.read({ name: 'standing', body: (t, exported: Exported) => standing(t, exported) }, unit);

@@ -1,49 +1,44 @@
-// Deliveries as rows, each move one transaction: take a head, settle it, and what an operator may say of one.
-import { nextHead } from '../engine/deliver.ts';
+// Deliveries as rows, each move one transaction: take a head, settle it, and an operator's decision on one whose outcome is unknown.
 import { noteDelivery, type EngineCommand, type Tx } from '../engine/feed.ts';
+import type { Current } from '../engine/flow.ts';
 import { passOut } from '../engine/policy.ts';
 import { InterlaneError } from '../errors.ts';
 import type { DeliveryState, DeliveryView } from '../protocol/delivery.ts';
-import type { World } from '../rules/decide.ts';
 import type { Body, ReadQuery } from '../store/contract.ts';
 import type { DeliveryRow, SessionRow } from '../store/rows.ts';
+import * as deliveries from '../store/tables/deliveries.ts';
+import * as sessions from '../store/tables/sessions.ts';
 
 const listLimit = 100;
 const previewLength = 200;
+const orphansAtOnce = 50;
 
 /** Takes heads of destinations that are due. Policy is asked again here: it may have changed since the text was queued. */
-export function beginSending(world: World): EngineCommand<{ now: number; limit: number }, { taken: DeliveryRow[]; blocked: boolean }> {
+export function beginSending(
+  current: Current,
+): EngineCommand<{ owner: number; now: number; limit: number }, { taken: DeliveryRow[]; blocked: boolean }> {
   return {
     name: 'begin sending',
-    *body(t, { now, limit }) {
-      const due = yield* t.all<DeliveryRow>(
-        `SELECT * FROM deliveries INDEXED BY deliveries_due WHERE state = 'pending' AND head = 1 AND due_at <= ? ORDER BY due_at LIMIT ?`,
-        now,
-        limit,
-      );
+    *body(t, { owner, now, limit }) {
+      const { world } = current();
       const taken: DeliveryRow[] = [];
-      for (const delivery of due) {
-        const session = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', delivery.session_pk))!;
+      let blocked = false;
+      for (const delivery of yield* deliveries.dueHeads(t, now, limit)) {
+        if (!(yield* t.tryLock(`dest:${delivery.dest_key}`))) continue;
+        const session = yield* sessions.get(t, delivery.session_pk);
         const { decision, text } = passOut(world, { ...session, taint: delivery.taint }, delivery.channel, delivery.text);
         if (text === undefined) {
-          yield* t.run(`UPDATE deliveries SET state = 'dead', error = ?, text = '', head = 0 WHERE pk = ?`, decision.why, delivery.pk);
-          yield* nextHead(t, delivery.dest_key);
-          yield* noteDelivery(t, session, delivery, 'dead', now, decision.why);
+          yield* settle(t, delivery, session, { state: 'dead', error: decision.why }, now);
+          blocked = true;
           continue;
         }
         const attempts = delivery.attempts + 1;
         // Time without an attempt (a stop, a head before it) does not count towards giving up.
         const firstAt = delivery.attempts === 0 ? now : delivery.first_at;
-        yield* t.run(
-          `UPDATE deliveries SET state = 'sending', attempts = ?, text = ?, first_at = ? WHERE pk = ?`,
-          attempts,
-          text,
-          firstAt,
-          delivery.pk,
-        );
-        taken.push({ ...delivery, state: 'sending', attempts, text, first_at: firstAt });
+        yield* deliveries.sending(t, delivery.pk, { attempts, text, firstAt, owner });
+        taken.push({ ...delivery, state: 'sending', attempts, text, first_at: firstAt, owner });
       }
-      return { taken, blocked: taken.length < due.length };
+      return { taken, blocked };
     },
   };
 }
@@ -56,46 +51,41 @@ export interface Settlement {
   dueAt?: number;
 }
 
-export const settleDelivery: EngineCommand<Settlement & { pk: number; attempts: number; now: number }, void> = {
+export const settleDelivery: EngineCommand<Settlement & { pk: number; destKey: string; attempts: number; now: number }, void> = {
   name: 'settle delivery',
-  *body(t, { pk, attempts, now, ...settled }) {
-    const delivery = yield* t.one<DeliveryRow>(
-      `SELECT * FROM deliveries WHERE pk = ? AND state = 'sending' AND attempts = ?`,
-      pk,
-      attempts,
-    );
-    if (delivery) yield* settle(t, delivery, settled, now);
+  *body(t, { pk, destKey, attempts, now, ...settled }) {
+    yield* t.lock(`dest:${destKey}`);
+    const delivery = yield* deliveries.underWay(t, pk, attempts);
+    if (delivery) yield* settle(t, delivery, yield* sessions.get(t, delivery.session_pk), settled, now);
   },
 };
 
-/** The text lives here until it is settled; nobody knows of an `unknown` one, so it is kept for who may send it again. */
-function* settle(t: Tx, delivery: DeliveryRow, { state, error, platformId, dueAt }: Settlement, now: number): Body<SessionRow> {
-  const session = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', delivery.session_pk))!;
-  yield* t.run(
-    'UPDATE deliveries SET state = ?, error = ?, platform_id = ?, due_at = ?, text = ?, head = ? WHERE pk = ?',
+/** The text lives here until it is settled. One whose outcome is unknown keeps it, because an operator may send it again. */
+function* settle(t: Tx, delivery: DeliveryRow, session: SessionRow, settled: Settlement, now: number): Body<void> {
+  const { state, error, platformId, dueAt } = settled;
+  yield* deliveries.settle(t, delivery.pk, {
     state,
-    error ?? null,
-    platformId ?? null,
-    dueAt ?? delivery.due_at,
-    state === 'pending' || state === 'unknown' ? delivery.text : '',
-    state === 'pending' ? delivery.head : 0,
-    delivery.pk,
-  );
-  if (delivery.head === 1 && state !== 'pending') yield* nextHead(t, delivery.dest_key);
-  yield* noteDelivery(t, session, delivery, state === 'pending' ? 'retrying' : state, now, error);
-  return session;
+    error: error ?? null,
+    platformId: platformId ?? null,
+    dueAt: dueAt ?? delivery.due_at,
+    text: state === 'pending' || state === 'unknown' ? delivery.text : '',
+    head: state === 'pending' ? delivery.head : 0,
+  });
+  if (delivery.head === 1 && state !== 'pending') yield* deliveries.nextHead(t, delivery.dest_key);
+  noteDelivery(t, session, delivery, state === 'pending' ? 'retrying' : state, now, error);
 }
 
-export const orphanSending: EngineCommand<{ now: number }, number> = {
+export const orphanSending: EngineCommand<{ owner: number; now: number }, number> = {
   name: 'orphan sending',
-  *body(t, { now }) {
-    const orphans = yield* t.all<DeliveryRow>(`SELECT * FROM deliveries WHERE state = 'sending' LIMIT 50`);
+  *body(t, { owner, now }) {
+    const orphans = yield* deliveries.orphans(t, owner, orphansAtOnce);
+    yield* t.lock(...new Set(orphans.map((delivery) => `dest:${delivery.dest_key}` as const)));
     for (const delivery of orphans) {
-      const session = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', delivery.session_pk))!;
+      const session = yield* sessions.get(t, delivery.session_pk);
       const error = 'the gateway stopped while this was being sent; whether it arrived is not known';
-      yield* t.run(`UPDATE deliveries SET state = 'unknown', error = ?, head = 0 WHERE pk = ?`, error, delivery.pk);
-      yield* nextHead(t, delivery.dest_key);
-      yield* noteDelivery(t, session, delivery, 'unknown', now, error);
+      yield* deliveries.unknown(t, delivery.pk, error);
+      yield* deliveries.nextHead(t, delivery.dest_key);
+      noteDelivery(t, session, delivery, 'unknown', now, error);
     }
     return orphans.length;
   },
@@ -104,17 +94,16 @@ export const orphanSending: EngineCommand<{ now: number }, number> = {
 export const nextPending: ReadQuery<object, number | undefined> = {
   name: 'next pending',
   *body(t) {
-    const head = yield* t.one<{ due_at: number }>(
-      `SELECT due_at FROM deliveries WHERE state = 'pending' AND head = 1 ORDER BY due_at LIMIT 1`,
-    );
-    return head?.due_at;
+    return yield* deliveries.nextDue(t);
   },
 };
 
 // What an operator does -------------------------------------------------------------------------------------------------
 
 function* unknownOne(t: Tx, deliveryId: string): Body<DeliveryRow> {
-  const delivery = yield* t.one<DeliveryRow>('SELECT * FROM deliveries WHERE id = ?', deliveryId);
+  const found = yield* deliveries.byId(t, deliveryId);
+  if (found) yield* t.lock(`dest:${found.dest_key}`);
+  const delivery = found && (yield* deliveries.byId(t, deliveryId));
   const name = `delivery ${JSON.stringify(deliveryId.slice(0, 100))}`;
   if (!delivery) throw new InterlaneError('DELIVERY_NOT_FOUND', `${name} does not exist`);
   if (delivery.state !== 'unknown')
@@ -130,17 +119,10 @@ export const resendDelivery: EngineCommand<{ deliveryId: string; now: number }, 
   name: 'resend delivery',
   *body(t, { deliveryId, now }) {
     const delivery = yield* unknownOne(t, deliveryId);
-    const session = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', delivery.session_pk))!;
-    const open = yield* t.one(`SELECT 1 FROM deliveries WHERE dest_key = ? AND state IN ('pending', 'sending')`, delivery.dest_key);
-    const head = open ? 0 : 1;
-    yield* t.run(
-      `UPDATE deliveries SET state = 'pending', error = NULL, head = ?, due_at = ?, first_at = ? WHERE pk = ?`,
-      head,
-      now,
-      now,
-      delivery.pk,
-    );
-    yield* noteDelivery(t, session, delivery, 'pending', now);
+    const session = yield* sessions.get(t, delivery.session_pk);
+    const head = (yield* deliveries.isOpenAt(t, delivery.dest_key)) ? 0 : 1;
+    yield* deliveries.queueAgain(t, delivery.pk, head, now);
+    noteDelivery(t, session, delivery, 'pending', now);
     return viewOf({ ...delivery, state: 'pending', error: null, head, due_at: now, first_at: now }, session);
   },
 };
@@ -149,8 +131,9 @@ export const settleUnknown: EngineCommand<{ deliveryId: string; as: 'sent' | 'fa
   name: 'settle unknown delivery',
   *body(t, { deliveryId, as, now }) {
     const delivery = yield* unknownOne(t, deliveryId);
+    const session = yield* sessions.get(t, delivery.session_pk);
     const error = as === 'failed' ? 'settled as failed by an operator' : undefined;
-    const session = yield* settle(t, delivery, { state: as, ...(error === undefined ? {} : { error }) }, now);
+    yield* settle(t, delivery, session, { state: as, ...(error === undefined ? {} : { error }) }, now);
     return viewOf({ ...delivery, state: as, error: error ?? null, text: '' }, session);
   },
 };
@@ -162,16 +145,10 @@ export const listDeliveries: ReadQuery<
   name: 'list deliveries',
   *body(t, { state, before = Number.MAX_SAFE_INTEGER, limit = listLimit }) {
     const most = Math.min(Math.max(Math.floor(limit), 1), listLimit);
-    const rows = yield* t.all<DeliveryRow>(
-      'SELECT * FROM deliveries WHERE state = ? AND pk < ? ORDER BY pk DESC LIMIT ?',
-      state,
-      before,
-      most + 1,
-    );
-    const deliveries: DeliveryView[] = [];
-    for (const row of rows.slice(0, most))
-      deliveries.push(viewOf(row, (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', row.session_pk))!));
-    return rows.length > most ? { deliveries, next: rows[most - 1]!.pk } : { deliveries };
+    const rows = yield* deliveries.inState(t, state, before, most + 1);
+    const views: DeliveryView[] = [];
+    for (const row of rows.slice(0, most)) views.push(viewOf(row, yield* sessions.get(t, row.session_pk)));
+    return rows.length > most ? { deliveries: views, next: rows[most - 1]!.pk } : { deliveries: views };
   },
 };
 

@@ -1,11 +1,10 @@
 // The outbox: pending → sending (committed before the first byte) → sent, failed, unknown or dead. First in, first out per destination.
 import type { Clock } from '../clock.ts';
+import type { Current } from '../engine/flow.ts';
 import type { Channel } from '../channels/channel.ts';
 import { untilAborted } from '../abort.ts';
 import { reasonOf } from '../errors.ts';
 import type { DeliveryState, DeliveryView } from '../protocol/delivery.ts';
-import type { FeedEvent } from '../protocol/event.ts';
-import type { World } from '../rules/decide.ts';
 import type { Store } from '../store/contract.ts';
 import type { DeliveryRow } from '../store/rows.ts';
 import {
@@ -20,9 +19,9 @@ import {
 } from './deliveries.ts';
 
 export interface OutboxParts {
-  store: Store<FeedEvent>;
+  store: Store;
   clock: Clock;
-  world: World;
+  current: Current;
   channels: Map<string, Channel>;
   warn(message: string): void;
 }
@@ -41,23 +40,27 @@ export class Outbox {
   private readonly parts: OutboxParts;
   private readonly flying = new Set<Promise<void>>();
   private readonly controller = new AbortController();
+  private member = 0;
   private running = false;
   private looking: Promise<void> | undefined;
   private lookAgain = false;
-  private undoCommit = () => {};
+  private readonly begin: ReturnType<typeof beginSending>;
+  private undoFollow = () => {};
   private cancelTimer = () => {};
   /** Wake what waits to try again. */
   private readonly sleeping = new Set<() => void>();
 
   constructor(parts: OutboxParts) {
     this.parts = parts;
+    this.begin = beginSending(parts.current);
   }
 
   /** What was being sent when the last gateway died is unknown, and says so; it is not sent again in silence. */
-  async start(): Promise<void> {
+  async start(member: number): Promise<void> {
     const { store, clock } = this.parts;
-    while ((await store.write(orphanSending, { now: clock.now() }, { urgent: true })) > 0);
-    this.undoCommit = store.onCommit((events) => {
+    this.member = member;
+    while ((await store.write(orphanSending, { owner: member, now: clock.now() }, { urgent: true })) > 0);
+    this.undoFollow = store.follow((events) => {
       if (events.some((event) => event.kind === 'delivery' && event.state === 'pending')) this.look();
     });
     this.running = true;
@@ -83,7 +86,7 @@ export class Outbox {
   async close(graceMs: number): Promise<void> {
     this.running = false;
     for (const wake of this.sleeping) wake();
-    this.undoCommit();
+    this.undoFollow();
     this.cancelTimer();
     await this.looking;
     // Whether a message that is cut off here arrived is not known, and is said so.
@@ -113,10 +116,10 @@ export class Outbox {
   }
 
   private async take(): Promise<void> {
-    const { store, clock, world } = this.parts;
+    const { store, clock } = this.parts;
     const free = atOnce - this.flying.size;
     if (free <= 0) return;
-    const { taken, blocked } = await store.write(beginSending(world), { now: clock.now(), limit: free }, { urgent: true });
+    const { taken, blocked } = await store.write(this.begin, { owner: this.member, now: clock.now(), limit: free }, { urgent: true });
     if (blocked) this.lookAgain = true;
     for (const delivery of taken) {
       const flight = this.send(delivery).finally(() => {
@@ -174,8 +177,8 @@ export class Outbox {
     const { store, clock, warn } = this.parts;
     for (let waitMs = firstRetryMs; ; waitMs = Math.min(waitMs * 2, longestSleepMs)) {
       try {
-        const { pk, attempts } = delivery;
-        return await store.write(settleDelivery, { pk, attempts, ...settled, now: clock.now() }, { urgent: true });
+        const { pk, dest_key: destKey, attempts } = delivery;
+        return await store.write(settleDelivery, { pk, destKey, attempts, ...settled, now: clock.now() }, { urgent: true });
       } catch (thrown) {
         const last = !this.running; // the next start finds it as unknown
         warn(`delivery ${delivery.id} could not be settled${last ? '' : ' yet'}: ${reasonOf(thrown)}`);

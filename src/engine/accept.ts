@@ -2,29 +2,25 @@
 import { InterlaneError } from '../errors.ts';
 import type { DeliveryContext } from '../protocol/session.ts';
 import type { Body } from '../store/contract.ts';
-import type { RunRow, SessionRow } from '../store/rows.ts';
+import * as idempotency from '../store/tables/idempotency.ts';
+import * as runs from '../store/tables/runs.ts';
+import * as sessions from '../store/tables/sessions.ts';
 import type { EngineCommand, Tx } from './feed.ts';
-import type { Ending } from './end.ts';
+import type { Current } from './flow.ts';
 import { overseen, type Operator } from './policy.ts';
-import { insertRun, type NewRun } from './queue.ts';
-import { openSession, rememberDelivery, sessionByKey, stopActive, type NewSession } from './sessions.ts';
+import { enqueue, type Input } from './queue.ts';
+import { openSession, rememberDelivery, stopActive } from './sessions.ts';
 
-interface Idempotency {
-  principal: string;
-  method: string;
-  key: string;
-  /** Of everything that makes the request what it is. */
-  hash: string;
-}
-
-export interface AcceptArgs extends Omit<NewRun, 'cause' | 'causePk'> {
+export interface AcceptArgs {
   sessionKey: string;
+  input: Input;
   /** Given where a missing session is to be opened: by routing, never by a tool. */
-  open?: NewSession | undefined;
+  open?: sessions.NewSession | undefined;
   deliveryContext?: DeliveryContext | undefined;
   /** Asked by an operator: the session must be one its token may know, and its send policy must allow answers. */
   operator?: Operator | undefined;
-  idempotency?: Idempotency | undefined;
+  idempotency?: idempotency.Idempotency | undefined;
+  now: number;
 }
 
 export interface Accepted {
@@ -37,42 +33,42 @@ export interface Accepted {
   stopping: number[];
 }
 
-export function accept(ending: Ending): EngineCommand<AcceptArgs, Accepted> {
+export function accept(current: Current): EngineCommand<AcceptArgs, Accepted> {
   return {
     name: 'accept',
     *body(t, args) {
-      const before = yield* repeated(t, args.idempotency);
+      const kernel = current();
+      yield* t.lock(`lane:${args.sessionKey}`);
+      const before = args.idempotency && (yield* repeated(t, args.idempotency));
       if (before) return before;
-      let session = yield* sessionByKey(t, args.sessionKey);
+      let session = yield* sessions.current(t, args.sessionKey);
       if (!session && args.open) session = yield* openSession(t, args.sessionKey, args.open, args.now);
-      if (args.operator) session = overseen(ending.world, session, args.operator);
+      if (args.operator) session = overseen(kernel.world, session, args.operator);
       if (!session) throw new InterlaneError('SESSION_NOT_FOUND', `session ${JSON.stringify(args.sessionKey)} does not exist`);
-      if (args.runId === args.idempotency?.key && (yield* t.one('SELECT 1 FROM runs WHERE id = ?', args.runId))) throw usedKey(args.runId);
-      if (session.state !== 'live') yield* revive(t, session);
+      const { runId } = args.input;
+      if (runId === args.idempotency?.key && (yield* runs.byId(t, runId))) throw usedKey(runId);
+      if (session.state !== 'live') yield* sessions.revive(t, session);
       if (args.deliveryContext) yield* rememberDelivery(t, session, args.deliveryContext);
-      // Interrupt: the active run is told to stop in the accepting transaction; what is queued stays.
-      const stopping = args.mode === 'interrupt' ? yield* stopActive(t, ending, session, 'interrupted', args.now) : [];
-      const run = yield* insertRun(t, session, { ...args, cause: 'input' });
-      yield* remember(t, args.idempotency, run.pk, args.now);
+      // Interrupt: the active run is asked to stop in the accepting transaction; what is queued stays.
+      const stopping = args.input.mode === 'interrupt' ? yield* stopActive(t, kernel, session, 'interrupted', args.now) : [];
+      const run = yield* enqueue(t, session, args.input, args.now);
+      if (args.idempotency) yield* idempotency.insert(t, args.idempotency, run.pk, args.now);
       return { runId: run.id, sessionId: session.id, sessionKey: session.key, repeated: false, stopping };
     },
   };
 }
 
-function* repeated(t: Tx, idempotency: Idempotency | undefined): Body<Accepted | undefined> {
-  if (!idempotency) return undefined;
-  const { principal, method, key, hash } = idempotency;
-  const seen = yield* t.one<{ hash: string; run_pk: number }>(
-    'SELECT hash, run_pk FROM idempotency WHERE principal = ? AND method = ? AND key = ?',
-    principal,
-    method,
-    key,
-  );
+function* repeated(t: Tx, request: idempotency.Idempotency): Body<Accepted | undefined> {
+  const seen = yield* idempotency.find(t, request);
   if (!seen) return undefined;
-  if (seen.hash !== hash) throw usedKey(key);
-  const run = yield* t.one<RunRow>('SELECT * FROM runs WHERE pk = ?', seen.run_pk);
-  if (!run) return undefined; // a key is valid as long as its run
-  const session = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', run.session_pk))!;
+  if (seen.hash !== request.hash) throw usedKey(request.key);
+  const run = yield* runs.byPk(t, seen.run_pk);
+  if (!run) {
+    // A key is valid as long as its run.
+    yield* idempotency.remove(t, request);
+    return undefined;
+  }
+  const session = yield* sessions.get(t, run.session_pk);
   return { runId: run.id, sessionId: session.id, sessionKey: session.key, repeated: true, stopping: [] };
 }
 
@@ -81,23 +77,3 @@ const usedKey = (key: string) =>
     'IDEMPOTENCY_CONFLICT',
     `idempotency key ${JSON.stringify(key.slice(0, 100))} was used for another request; use a new one`,
   );
-
-function* remember(t: Tx, idempotency: Idempotency | undefined, runPk: number, now: number): Body<void> {
-  if (!idempotency) return;
-  const { principal, method, key, hash } = idempotency;
-  yield* t.run(
-    'INSERT OR REPLACE INTO idempotency (principal, method, key, hash, run_pk, at) VALUES (?,?,?,?,?,?)',
-    principal,
-    method,
-    key,
-    hash,
-    runPk,
-    now,
-  );
-}
-
-/** An archived session that somebody speaks to is live again. */
-export function* revive(t: Tx, session: SessionRow): Body<void> {
-  session.state = 'live';
-  yield* t.run(`UPDATE sessions SET state = 'live', archive_at = NULL, policy_rev = policy_rev + 1 WHERE pk = ?`, session.pk);
-}

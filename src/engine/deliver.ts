@@ -7,6 +7,7 @@ import { keyContext } from '../rules/agents.ts';
 import { requireSessionKey } from '../rules/session-key.ts';
 import type { Body } from '../store/contract.ts';
 import type { RunRow, SessionRow } from '../store/rows.ts';
+import * as deliveries from '../store/tables/deliveries.ts';
 import { noteDelivery, type Tx } from './feed.ts';
 import { derivedId } from './ids.ts';
 import { deliveryOf, passOut } from './policy.ts';
@@ -47,10 +48,11 @@ export function* deliverDirect(
   if (text === undefined) throw new InterlaneError(decision.code ?? 'POLICY_BLOCKED', `message was not sent: ${decision.why}`);
   const parts = chunks(text);
   const ids = parts.map((_, part) => derivedId('send', out.causeId, part));
-  if (yield* t.one('SELECT 1 FROM deliveries WHERE id = ?', ids[0]!)) return ids;
-  const next = (yield* t.one<{ pk: number }>('SELECT coalesce(max(pk), 0) + 1 AS pk FROM deliveries'))!;
+  if (yield* deliveries.byId(t, ids[0]!)) return ids;
+  // No row is its cause, so the caller's id makes it unique.
+  const cause = { cause: `send:${out.causeId}`, causePk: 0 };
   for (const [part, chunk] of parts.entries())
-    yield* insertDelivery(t, session, { ...out, cause: 'send', causePk: next.pk }, part, chunk, { state: 'pending', error: null });
+    yield* insertDelivery(t, session, { ...out, ...cause }, ids[part]!, part, chunk, { state: 'pending', error: null });
   return ids;
 }
 
@@ -67,57 +69,46 @@ interface Outgoing extends DeliveryContext {
 function* enqueue(t: Tx, world: World, session: SessionRow, out: Outgoing): Body<string> {
   const { decision, text } = passOut(world, session, out.channel, out.text);
   if (text === undefined) {
-    yield* insertDelivery(t, session, out, 0, '', { state: 'dead', error: decision.why });
+    yield* insertDelivery(t, session, out, idOf(out, 0), 0, '', { state: 'dead', error: decision.why });
     return `blocked: ${decision.why}`;
   }
   for (const [part, chunk] of chunks(text).entries())
-    yield* insertDelivery(t, session, out, part, chunk, { state: 'pending', error: null });
+    yield* insertDelivery(t, session, out, idOf(out, part), part, chunk, { state: 'pending', error: null });
   return 'queued';
 }
+
+/** I2. */
+const idOf = ({ cause, causeId }: Outgoing, part: number) => derivedId(cause, causeId, part);
 
 function* insertDelivery(
   t: Tx,
   session: SessionRow,
   out: Outgoing,
+  id: string,
   part: number,
   text: string,
   as: { state: 'pending' | 'dead'; error: string | null },
 ): Body<void> {
-  const id = derivedId(out.cause, out.causeId, part);
   const destKey = JSON.stringify([out.channel, out.accountId ?? '', out.to, out.threadId ?? '']);
-  const { lastId } = yield* t.run(
-    `INSERT INTO deliveries (id, session_pk, cause, cause_pk, part, dest_key, channel, account, recipient, thread, taint, text, state, error, due_at, first_at, hash, head)
-     VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?, ? AND NOT EXISTS (SELECT 1 FROM deliveries WHERE dest_key = ? AND state IN ('pending', 'sending')))`,
+  yield* t.lock(`dest:${destKey}`);
+  const pk = yield* deliveries.insert(t, {
     id,
-    session.pk,
-    out.cause,
-    out.causePk,
+    session_pk: session.pk,
+    cause: out.cause,
+    cause_pk: out.causePk,
     part,
-    destKey,
-    out.channel,
-    out.accountId ?? null,
-    out.to,
-    out.threadId ?? null,
-    session.taint,
+    dest_key: destKey,
+    channel: out.channel,
+    account: out.accountId ?? null,
+    recipient: out.to,
+    thread: out.threadId ?? null,
+    taint: session.taint,
     text,
-    as.state,
-    as.error,
-    out.now,
-    out.now,
-    out.hash ?? null,
-    as.state === 'pending' ? 1 : 0,
-    destKey,
-  );
-  yield* noteDelivery(t, session, { pk: lastId, id, channel: out.channel, recipient: out.to }, as.state, out.now, as.error ?? undefined);
-}
-
-/** The head of a destination is settled or gone: the oldest behind it is next. */
-export function* nextHead(t: Tx, destKey: string): Body<void> {
-  yield* t.run(
-    `UPDATE deliveries SET head = 1
-     WHERE pk = (SELECT pk FROM deliveries WHERE dest_key = ? AND state IN ('pending', 'sending') ORDER BY pk LIMIT 1)`,
-    destKey,
-  );
+    ...as,
+    hash: out.hash ?? null,
+    now: out.now,
+  });
+  noteDelivery(t, session, { pk, id, channel: out.channel, recipient: out.to }, as.state, out.now, as.error ?? undefined);
 }
 
 /** Cut at a line end or a space where there is one in the last fifth of a chunk; never inside a surrogate pair. */

@@ -1,48 +1,17 @@
 // A run by its id, as a caller who waits for it sees it.
 import type { RunView } from '../protocol/run.ts';
 import type { ReadQuery } from '../store/contract.ts';
-import type { RunRow, SessionRow } from '../store/rows.ts';
+import * as runs from '../store/tables/runs.ts';
+import * as sessions from '../store/tables/sessions.ts';
 import { usageOf } from '../store/views.ts';
-import { answerTo, notYet, type Answer, type Ending } from './end.ts';
+import type { Current } from './flow.ts';
+import { answerTo, notYet, type Answer } from './wait.ts';
 
-type Seen = Pick<
-  RunRow,
-  | 'id'
-  | 'state'
-  | 'class'
-  | 'error'
-  | 'error_code'
-  | 'merged_into'
-  | 'queued_at'
-  | 'started_at'
-  | 'ended_at'
-  | 'model'
-  | 'input_tokens'
-  | 'output_tokens'
-  | 'cost_micros'
-> & {
-  session_id: string;
-  session_key: string;
-  reply: string | null;
-};
-
-const seenBy = (
-  column: 'id' | 'pk',
-) => `SELECT runs.id, runs.state, runs.class, runs.error, runs.error_code, runs.merged_into, runs.queued_at, runs.started_at, runs.ended_at,
-    runs.model, runs.input_tokens, runs.output_tokens, runs.cost_micros,
-    sessions.id AS session_id, sessions.key AS session_key, entries.text AS reply
-  FROM runs JOIN sessions ON sessions.pk = runs.session_pk
-    LEFT JOIN entries ON entries.session_pk = runs.session_pk AND entries.seq = runs.reply_seq
-  WHERE runs.${column} = ?`;
-const seenById = seenBy('id');
-const seenByPk = seenBy('pk');
-
-/** One that was taken in by another is shown as that other one. */
+/** A run that was taken in by another is shown as that other one. */
 export const runView: ReadQuery<{ runId: string }, RunView | undefined> = {
   name: 'run',
   *body(t, { runId }) {
-    let run = yield* t.one<Seen>(seenById, runId);
-    while (run && run.merged_into !== null) run = yield* t.one<Seen>(seenByPk, run.merged_into);
+    const run = yield* runs.seen(t, runId);
     if (!run) return undefined;
     const view: RunView = {
       runId: run.id,
@@ -65,12 +34,12 @@ export const runView: ReadQuery<{ runId: string }, RunView | undefined> = {
 };
 
 /** What a run's end is to a session that asked for it from outside. */
-export const replyTo = ({ world }: Ending): ReadQuery<{ runId: string; waiterPk: number }, { value: Answer; taint: number }> => ({
+export const replyTo = (current: Current): ReadQuery<{ runId: string; waiterPk: number }, { value: Answer; taint: number }> => ({
   name: 'reply',
   *body(t, { runId, waiterPk }) {
-    const waiter = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', waiterPk))!;
-    let run = yield* t.one<RunRow>('SELECT * FROM runs WHERE id = ?', runId);
-    while (run && run.merged_into !== null) run = yield* t.one<RunRow>('SELECT * FROM runs WHERE pk = ?', run.merged_into);
+    const { world } = current();
+    const waiter = yield* sessions.get(t, waiterPk);
+    const run = yield* runs.followed(t, runId);
     if (!run || run.ended_at === null) return { value: notYet(runId), taint: waiter.taint };
     return yield* answerTo(t, world, run, waiter);
   },

@@ -1,34 +1,11 @@
 // The contract between the engine and whatever takes turns: a model loop, a script, an outside harness.
-import type { CallRow } from '../store/rows.ts';
+import type { CallRow, SessionRow } from '../store/rows.ts';
 import type { Cut, TranscriptMessage } from '../protocol/transcript.ts';
-import type { CallResult } from './end.ts';
 import type { SessionSettings } from './policy.ts';
-import type { Lease, PlannedCall } from './runs.ts';
+import type { Lease } from './lease.ts';
+import type { CallResult, ProviderOptions, Step, Thought, Usage } from './step.ts';
 
-/** What one step cost. Without a model's name it is a guess of the scripted one. */
-export interface Usage {
-  model?: string;
-  /** Tokens read; all of the prompt. */
-  input: number;
-  output: number;
-  /** How many of those read were cached. */
-  cached?: number;
-  /** Millionths of a dollar, where the price is known. */
-  costMicros?: number;
-}
-
-/** What a provider wants to have back with its words; nobody else reads it. */
-export type ProviderOptions = Record<string, Record<string, JsonValue>>;
-
-/** A model's reasoning, kept to be given back to it; nobody else reads it. */
-export interface Thought {
-  type: 'reasoning';
-  text: string;
-  /** Whose model thought it; another has no use for it. */
-  provider: string;
-  providerOptions?: ProviderOptions;
-}
-type JsonValue = null | string | number | boolean | JsonValue[] | { [name: string]: JsonValue | undefined };
+export type { ProviderOptions, Thought, Usage } from './step.ts';
 
 /** What a session is answered by: set on the session by a user, or chosen by the config and what was found. */
 export interface ModelView {
@@ -71,42 +48,38 @@ export interface Turn {
   sessionId: string;
   sessionKey: string;
   agentId: string;
+  /** What the session was set to when the turn began. */
+  settings: SessionSettings;
   /** Tokens in use when the turn began. */
   totalTokens: number;
   /** Steps of the run that are kept, also those before it was parked or its gateway died. */
   readonly steps: number;
   signal: AbortSignal;
-  /** The end of the transcript, oldest first. */
-  prompt(limit: number): Promise<PromptMessage[]>;
+  /** The session as it is now, what it is set to, and the end of its transcript, oldest first. */
+  look(limit: number): Promise<{ session: SessionRow; settings: SessionSettings; prompt: PromptMessage[] }>;
   /** Calls of the last persisted step that have no result yet. */
   pending(): Promise<PendingCall[]>;
   /** Text as it comes; nobody relies on it. */
   delta(text: string): void;
   /** What was said since the last step does not count: it is tried again. */
   retract(): void;
-  /** What the session is set to, now. */
-  settings(): Promise<SessionSettings>;
-  step(step: {
-    text: string;
-    calls: PlannedCall[];
-    usage: Usage;
-    reasoning?: Thought[] | undefined;
-    cut?: Cut | undefined;
-  }): Promise<PendingCall[]>;
+  step(step: Step): Promise<PendingCall[]>;
+  /** A step that was carried out elsewhere: it and the results of its calls are stored, and nothing is left to do. */
+  record(step: Step, results: CallResult[]): Promise<void>;
   /** Puts a summary in the place of everything up to and with a seq; nothing is deleted. */
   compact(summary: { text: string; through: number; usage: Usage }): Promise<void>;
   startCall(call: PendingCall): Promise<void>;
   finishCall(call: PendingCall, result: CallResult): Promise<void>;
   /** Takes in what was queued to steer this turn; answers how many inputs. */
   steer(): Promise<number>;
-  /** Gives the slot back while calls wait. True: stop here, the turn is called again when they are answered. */
+  /** Gives the slot back while calls wait. True: return `parked`; the turn is called again when they are answered. */
   park(): Promise<boolean>;
-  /** Gives the slot back until somebody outside has answered this turn. False: it is being stopped, so end it. */
+  /** Gives the slot back until a guest has answered this turn. False: the turn is being stopped, so end it. */
   offer(): Promise<boolean>;
   end(end: { text: string; usage: Usage; cut?: Cut | undefined }): Promise<void>;
 }
 
-/** Returns when the turn has ended or is parked. What it throws ends the run as an error. */
+/** Takes a turn until it has ended or is parked. What it throws ends the run as an error. */
 export interface Runner {
-  run(turn: Turn): Promise<void>;
+  run(turn: Turn): Promise<'ended' | 'parked'>;
 }

@@ -1,51 +1,26 @@
 // The life of a run, each move one transaction: claim, step, call, park, end, release, abort, recover. Every one checks the lease.
 import { InterlaneError } from '../errors.ts';
-import { runClasses, type RunClass } from '../protocol/run.ts';
-import type { Cut } from '../protocol/transcript.ts';
+import type { RunClass } from '../protocol/run.ts';
+import { resumeFirst } from '../store/counters.ts';
 import type { Body } from '../store/contract.ts';
-import type { CallRow, RunRow, SessionRow, WaitRow } from '../store/rows.ts';
-import {
-  addUsage,
-  answerWait,
-  answerWaiters,
-  endRun,
-  notYet,
-  tokensInUse,
-  recordResult,
-  resumeFirst,
-  type CallResult,
-  type Ending,
-  type RunEnd,
-} from './end.ts';
+import type { CallRow, RunRow, SessionRow } from '../store/rows.ts';
+import * as calls from '../store/tables/tool-calls.ts';
+import * as entries from '../store/tables/entries.ts';
+import * as runs from '../store/tables/runs.ts';
+import * as sessions from '../store/tables/sessions.ts';
+import * as waits from '../store/tables/waits.ts';
+import { endRun, type RunEnd } from './end.ts';
 import { appendEntry, noteRun, type EngineCommand, type Tx } from './feed.ts';
+import type { Current } from './flow.ts';
 import { derivedId } from './ids.ts';
-import type { ProviderOptions, Thought, Usage } from './runner.ts';
 import { overseen, type Operator } from './policy.ts';
-import { absorb, consumeInput, inputOf } from './queue.ts';
+import { absorb, consumeInput } from './queue.ts';
+import { held, type Claim, type Lease } from './lease.ts';
+import { addToSession, recordResult, spentOf, tokensInUse, type CallResult, type Step, type Usage } from './step.ts';
 
 /** A run that crashed its gateway more often than this is ended instead of tried again. */
 const mostCrashes = 3;
-/** From this many on it may be the run that kills. */
-export const suspectCrashes = 2;
 const sweepRows = 50;
-
-/** Who may write for a run: the gateway that claimed it last. */
-export interface Lease {
-  runPk: number;
-  epoch: number;
-}
-
-export interface Claim extends Lease {
-  run: RunRow;
-  session: SessionRow;
-}
-
-/** I3. Every write of a run passes here first; a stale holder's is refused. */
-export function* held(t: Tx, lease: Lease): Body<{ run: RunRow; session: SessionRow }> {
-  const run = yield* t.one<RunRow>(`SELECT * FROM runs WHERE pk = ? AND epoch = ? AND state = 'running'`, lease.runPk, lease.epoch);
-  if (!run) throw new InterlaneError('LEASE_LOST', 'run is no longer held by this gateway');
-  return { run, session: (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', run.session_pk))! };
-}
 
 export interface ClaimArgs {
   owner: number;
@@ -56,110 +31,79 @@ export interface ClaimArgs {
 }
 
 /** Takes the heads of lanes, oldest first within a class, for as many free slots as there are. */
-export function claimRuns(ending: Ending): EngineCommand<ClaimArgs, Claim[]> {
+export function claimRuns(current: Current): EngineCommand<ClaimArgs, Claim[]> {
   return {
     name: 'claim runs',
     *body(t, { owner, free, suspectLive, now }) {
+      const kernel = current();
+      const left = { ...free };
       const claims: Claim[] = [];
-      // Hardly ever is there one, so it is asked once for all classes.
-      const anySuspect =
-        !suspectLive && (yield* t.one(`SELECT 1 FROM runs WHERE ready_pos IS NOT NULL AND crashes >= ${suspectCrashes} LIMIT 1`));
-      let suspects = anySuspect ? 1 : 0;
-      for (const runClass of runClasses) {
-        if (free[runClass] <= 0) continue;
-        const ready = yield* t.all<RunRow>(
-          `SELECT * FROM runs WHERE class = ? AND ready_pos IS NOT NULL AND (not_before IS NULL OR not_before <= ?) AND crashes < ${suspectCrashes} ORDER BY ready_pos LIMIT ?`,
-          runClass,
-          now,
-          free[runClass],
-        );
-        const suspect =
-          suspects === 0
-            ? []
-            : yield* t.all<RunRow>(
-                `SELECT * FROM runs WHERE class = ? AND ready_pos IS NOT NULL AND crashes >= ${suspectCrashes} ORDER BY ready_pos LIMIT 1`,
-                runClass,
-              );
-        suspects -= suspect.length;
-        for (const run of [...suspect, ...ready].slice(0, free[runClass])) {
-          if (run.abort_requested !== null)
-            yield* endRun(t, ending, run, { outcome: 'aborted', code: 'ABORTED', error: run.abort_requested, now });
-          else claims.push(yield* claim(t, run, owner, now));
-        }
+      const ready = yield* runs.ready(t, free, suspectLive ? 0 : 1, now);
+      const isSuspect = ({ run }: runs.Ready) => run.crashes >= runs.suspectCrashes;
+      for (const one of [...ready.filter(isSuspect), ...ready.filter((other) => !isSuspect(other))]) {
+        const { run, session } = one;
+        if (left[run.class] <= 0 || !(yield* t.tryLock(`lane:${run.lane}`))) continue;
+        left[run.class]--;
+        if (run.abort_requested !== null)
+          yield* endRun(t, kernel, run, { outcome: 'aborted', code: 'ABORTED', error: run.abort_requested, now }, session);
+        else claims.push(yield* claim(t, one, owner, now));
       }
       return claims;
     },
   };
 }
 
-function* claim(t: Tx, run: RunRow, owner: number, now: number): Body<Claim> {
-  const session = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', run.session_pk))!;
-  const epoch = run.epoch + 1;
-  yield* t.run(
-    `UPDATE runs SET state = 'running', ready_pos = NULL, owner = ?, epoch = ?, started_at = coalesce(started_at, ?) WHERE pk = ?`,
-    owner,
-    epoch,
-    now,
-    run.pk,
-  );
+function* claim(t: Tx, { run, session, input, behind }: runs.Ready, owner: number, now: number): Body<Claim> {
   const fresh = run.state === 'queued';
-  Object.assign(run, { state: 'running', ready_pos: null, owner, epoch });
+  yield* runs.claim(t, run, owner, now);
   if (fresh) {
-    const input = yield* inputOf(t, run.pk);
     yield* consumeInput(t, session, run, input, now);
     if (input.mode === 'collect') yield* absorb(t, session, run, 'collect', now);
-    yield* noteRun(t, session, run, 'running', now);
+    noteRun(t, session, run, 'running', now);
   }
-  return { runPk: run.pk, epoch, run, session };
+  return { runPk: run.pk, epoch: run.epoch, lane: run.lane, run, session, behind };
 }
 
-export interface PlannedCall {
-  providerId: string;
-  tool: string;
-  args: Record<string, unknown>;
-  effect: CallRow['effect'];
-  providerOptions?: ProviderOptions | undefined;
-}
-
-/** The assistant's words and all its calls, before any of them is carried out. */
-export const persistStep: EngineCommand<
-  Lease & { text: string; calls: PlannedCall[]; usage: Usage; reasoning?: Thought[] | undefined; cut?: Cut | undefined; now: number },
-  CallRow[]
-> = {
+/** Stored before any of its calls is carried out. */
+export const persistStep: EngineCommand<Lease & Step & { now: number }, CallRow[]> = {
   name: 'persist step',
-  *body(t, { text, calls, usage, reasoning, cut, now, ...lease }) {
-    const { run, session } = yield* held(t, lease);
-    const step = run.step + 1;
-    const body = {
-      calls: calls.map((call, idx) => ({ id: `${step}.${idx}`, name: call.tool, arguments: call.args })),
-      ...(reasoning ? { reasoning } : {}),
-      ...(cut === undefined ? {} : { cut }),
-      ...(calls.some((call) => call.providerOptions) ? { callOptions: calls.map((call) => call.providerOptions ?? null) } : {}),
-    };
-    session.total_tokens = tokensInUse(session, usage);
-    yield* appendEntry(
-      t,
-      session,
-      { id: derivedId(run.id, step), role: 'assistant', text, body, taint: session.taint, runPk: run.pk, step, runId: run.id },
-      now,
-    );
-    yield* t.run('UPDATE runs SET step = ?, tokens = tokens + ? WHERE pk = ?', step, usage.input + usage.output, run.pk);
-    yield* addUsage(t, run, session, usage);
-    for (const [idx, call] of calls.entries()) {
-      yield* t.run(
-        'INSERT INTO tool_calls (run_pk, step, idx, provider_id, tool, args, effect) VALUES (?,?,?,?,?,?,?)',
-        run.pk,
-        step,
-        idx,
-        call.providerId,
-        call.tool,
-        JSON.stringify(call.args),
-        call.effect,
-      );
-    }
-    return yield* t.all<CallRow>('SELECT * FROM tool_calls WHERE run_pk = ? AND step = ? ORDER BY idx', run.pk, step);
+  *body(t, { now, runPk, epoch, lane, ...step }) {
+    const { run, session } = yield* held(t, { runPk, epoch, lane });
+    return yield* keepStep(t, run, session, step, now);
   },
 };
+
+/** A step that was carried out elsewhere: its calls and their results are stored together, and nothing is left to do. */
+export const recordStep: EngineCommand<Lease & Step & { results: CallResult[]; now: number }, void> = {
+  name: 'record step',
+  *body(t, { now, runPk, epoch, lane, results, ...step }) {
+    const { run, session } = yield* held(t, { runPk, epoch, lane });
+    const kept = yield* keepStep(t, run, session, step, now);
+    for (const [index, call] of kept.entries()) yield* recordResult(t, run, session, call, results[index]!, now);
+  },
+};
+
+function* keepStep(t: Tx, run: RunRow, session: SessionRow, made: Step, now: number): Body<CallRow[]> {
+  const { text, usage, reasoning, cut } = made;
+  const step = run.step + 1;
+  const body = {
+    calls: made.calls.map((call, idx) => ({ id: `${step}.${idx}`, name: call.tool, arguments: call.args })),
+    ...(reasoning ? { reasoning } : {}),
+    ...(cut === undefined ? {} : { cut }),
+    ...(made.calls.some((call) => call.providerOptions) ? { callOptions: made.calls.map((call) => call.providerOptions ?? null) } : {}),
+  };
+  session.total_tokens = tokensInUse(session, usage);
+  addToSession(session, usage);
+  const id = derivedId(run.id, step);
+  yield* appendEntry(t, session, { id, role: 'assistant', text, body, taint: session.taint, runPk: run.pk, step, runId: run.id }, now);
+  yield* runs.stepped(t, run.pk, step, spentOf(usage));
+  const kept: CallRow[] = [];
+  for (const [idx, call] of made.calls.entries()) {
+    const { providerId: provider_id, tool, effect } = call;
+    kept.push(yield* calls.insert(t, { run_pk: run.pk, step, idx, provider_id, tool, args: JSON.stringify(call.args), effect }));
+  }
+  return kept;
+}
 
 /** The model's own summary becomes an entry that prompts begin with from now on. It carries the session's taint. */
 export const compactSession: EngineCommand<Lease & { text: string; through: number; usage: Usage; now: number }, void> = {
@@ -167,27 +111,23 @@ export const compactSession: EngineCommand<Lease & { text: string; through: numb
   *body(t, { text, through, usage, now, ...lease }) {
     const { run, session } = yield* held(t, lease);
     const id = derivedId(run.id, 'compact', through);
-    if (yield* t.one('SELECT 1 FROM entries WHERE id = ?', id)) return;
+    if (yield* entries.byId(t, id)) return;
     // How much is kept beside the summary is known after the next step; until then the conversation counts as short.
     session.total_tokens = usage.output;
-    const seq = yield* appendEntry(
-      t,
-      session,
-      {
-        id,
-        role: 'user',
-        text,
-        body: { compacted: { through } },
-        taint: session.taint,
-        provenance: { kind: 'system' },
-        runPk: run.pk,
-        runId: run.id,
-      },
-      now,
-    );
-    yield* t.run('UPDATE sessions SET compact_seq = ? WHERE pk = ?', seq, session.pk);
-    yield* t.run('UPDATE runs SET tokens = tokens + ? WHERE pk = ?', usage.input + usage.output, run.pk);
-    yield* addUsage(t, run, session, usage);
+    session.compact_seq = session.next_seq;
+    addToSession(session, usage);
+    const entry = {
+      id,
+      role: 'user' as const,
+      text,
+      body: { compacted: { through } },
+      taint: session.taint,
+      provenance: { kind: 'system' as const },
+      runPk: run.pk,
+      runId: run.id,
+    };
+    yield* appendEntry(t, session, entry, now);
+    yield* runs.stepped(t, run.pk, run.step, spentOf(usage));
   },
 };
 
@@ -196,12 +136,7 @@ export const startCall: EngineCommand<Lease & { step: number; idx: number }, voi
   name: 'start call',
   *body(t, { step, idx, ...lease }) {
     yield* held(t, lease);
-    yield* t.run(
-      `UPDATE tool_calls SET state = 'started' WHERE run_pk = ? AND step = ? AND idx = ? AND state = 'planned'`,
-      lease.runPk,
-      step,
-      idx,
-    );
+    yield* calls.started(t, lease.runPk, step, idx);
   },
 };
 
@@ -209,25 +144,23 @@ export const finishCall: EngineCommand<Lease & { step: number; idx: number; resu
   name: 'finish call',
   *body(t, { step, idx, result, now, ...lease }) {
     const { run, session } = yield* held(t, lease);
-    const call = (yield* t.one<CallRow>('SELECT * FROM tool_calls WHERE run_pk = ? AND step = ? AND idx = ?', run.pk, step, idx))!;
+    const call = yield* calls.get(t, run.pk, step, idx);
     if (call.state === 'done') return;
+    if (result.usage) addToSession(session, result.usage);
     yield* recordResult(t, run, session, call, result, now);
-    if (!result.usage) return;
-    yield* t.run('UPDATE runs SET tokens = tokens + ? WHERE pk = ?', result.usage.input + result.usage.output, run.pk);
-    yield* addUsage(t, run, session, result.usage);
+    if (result.usage) yield* runs.stepped(t, run.pk, run.step, spentOf(result.usage));
   },
 };
 
-/** I5. Gives back the slot and the lease while calls wait; answers false when they have all been answered meanwhile. */
+/** I5. Gives back the slot and the lease while calls wait; returns false when they have all been answered meanwhile. */
 export const parkRun: EngineCommand<Lease & { usedMs: number; now: number }, boolean> = {
   name: 'park run',
   *body(t, { usedMs, now, ...lease }) {
     const { run, session } = yield* held(t, lease);
     if (run.abort_requested !== null) return false; // it is stopped, not parked
-    const waiting = yield* t.one('SELECT 1 FROM waits WHERE run_pk = ?', run.pk);
-    if (!waiting) return false;
-    yield* t.run(`UPDATE runs SET state = 'waiting', owner = NULL, used_ms = used_ms + ? WHERE pk = ?`, usedMs, run.pk);
-    yield* noteRun(t, session, run, 'waiting', now);
+    if (!(yield* waits.anyOf(t, run.pk))) return false;
+    yield* runs.park(t, run.pk, 'calls', usedMs, null);
+    noteRun(t, session, run, 'waiting', now);
     return true;
   },
 };
@@ -241,14 +174,15 @@ export const absorbSteer: EngineCommand<Lease & { now: number }, number> = {
   },
 };
 
-export function finishRun(ending: Ending): EngineCommand<Lease & RunEnd, void> {
+export function finishRun(current: Current): EngineCommand<Lease & RunEnd, void> {
   return {
     name: 'end run',
-    *body(t, { runPk, epoch, ...end }) {
-      const { run, session } = yield* held(t, { runPk, epoch });
-      // Whoever asked for a stop was told that it stops; an end that was already on its way does not change that.
+    *body(t, { runPk, epoch, lane, ...end }) {
+      const kernel = current();
+      const { run, session } = yield* held(t, { runPk, epoch, lane });
+      // An acknowledged abort wins over a concurrent success.
       const stopped = (end.outcome === 'ok' || end.outcome === 'aborted') && run.abort_requested !== null;
-      yield* endRun(t, ending, run, stopped ? { ...end, outcome: 'aborted', code: 'ABORTED', error: run.abort_requested! } : end, session);
+      yield* endRun(t, kernel, run, stopped ? { ...end, outcome: 'aborted', code: 'ABORTED', error: run.abort_requested! } : end, session);
     },
   };
 }
@@ -257,19 +191,14 @@ export function finishRun(ending: Ending): EngineCommand<Lease & RunEnd, void> {
 export const releaseRun: EngineCommand<Lease & { usedMs: number }, void> = {
   name: 'release run',
   *body(t, { usedMs, ...lease }) {
-    const { run, session } = yield* held(t, lease);
-    yield* t.run(
-      `UPDATE runs SET state = 'waiting', owner = NULL, ready_pos = ?, used_ms = used_ms + ? WHERE pk = ?`,
-      resumeFirst + session.last_pos,
-      usedMs,
-      run.pk,
-    );
+    const { run } = yield* held(t, lease);
+    yield* runs.park(t, run.pk, 'slot', usedMs, resumeFirst + (yield* t.next('ready')));
   },
 };
 
-/** Asks a run to stop: at once where nothing is under way, else by a flag that recovery honours too. */
+/** Asks a run to stop: at once where nothing is under way, else by a flag that recovery respects too. */
 export function abortRun(
-  ending: Ending,
+  current: Current,
 ): EngineCommand<
   { runId: string; reason: string; now: number; operator?: Operator | undefined },
   { aborted: boolean; stopping: number[] }
@@ -277,44 +206,42 @@ export function abortRun(
   return {
     name: 'abort run',
     *body(t, { runId, reason, now, operator }) {
-      let run = yield* t.one<RunRow>('SELECT * FROM runs WHERE id = ?', runId);
-      while (run && run.merged_into !== null) run = yield* t.one<RunRow>('SELECT * FROM runs WHERE pk = ?', run.merged_into);
-      const session = run && operator ? (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', run.session_pk))! : undefined;
-      if (!run || (operator && !overseen(ending.world, session, operator)))
+      const kernel = current();
+      const found = yield* runs.followed(t, runId);
+      if (found) yield* t.lock(`lane:${found.lane}`);
+      const session = found && operator ? yield* sessions.get(t, found.session_pk) : undefined;
+      if (!found || (operator && !overseen(kernel.world, session, operator)))
         throw new InterlaneError('RUN_NOT_FOUND', `run ${JSON.stringify(runId.slice(0, 100))} does not exist`);
+      // Another command may have moved it before the lock was ours.
+      const run = yield* runs.get(t, found.pk);
       if (run.ended_at !== null) return { aborted: false, stopping: [] };
       if (run.state === 'running') {
-        yield* t.run('UPDATE runs SET abort_requested = ? WHERE pk = ?', reason, run.pk);
+        yield* runs.requestAbort(t, run.pk, reason);
         return { aborted: true, stopping: [run.pk] };
       }
-      yield* endRun(t, ending, run, { outcome: 'aborted', code: 'ABORTED', error: reason, now });
+      yield* endRun(t, kernel, run, { outcome: 'aborted', code: 'ABORTED', error: reason, now });
       return { aborted: true, stopping: [] };
     },
   };
 }
 
-/** At start: this gateway has the state's lock, so whatever was running belongs to a dead one. Bounded; call until it says 0. */
-export function recoverRuns(ending: Ending): EngineCommand<{ owner: number; now: number }, number> {
+/** At start: this gateway has the state's lock, so what still says "running" belongs to a dead one. Bounded; call until it says 0. */
+export function recoverRuns(current: Current): EngineCommand<{ owner: number; now: number }, number> {
   return {
     name: 'recover runs',
     *body(t, { owner, now }) {
-      const orphans = yield* t.all<RunRow>(`SELECT * FROM runs WHERE state = 'running' AND owner != ? LIMIT ?`, owner, sweepRows);
+      const kernel = current();
+      const orphans = yield* runs.orphans(t, owner, sweepRows);
+      yield* t.lock(...orphans.map((run) => `lane:${run.lane}` as const));
       for (const run of orphans) {
-        const crashes = run.crashes + 1;
-        yield* t.run(
-          `UPDATE runs SET state = 'waiting', owner = NULL, epoch = epoch + 1, crashes = ?, ready_pos = ? WHERE pk = ?`,
-          crashes,
-          resumeFirst + run.pk,
-          run.pk,
-        );
-        const orphan = { ...run, state: 'waiting' as const, crashes };
+        yield* runs.recover(t, run, resumeFirst + (yield* t.next('ready')));
         if (run.abort_requested !== null)
-          yield* endRun(t, ending, orphan, { outcome: 'aborted', code: 'ABORTED', error: run.abort_requested, now });
-        else if (crashes > mostCrashes)
-          yield* endRun(t, ending, orphan, {
+          yield* endRun(t, kernel, run, { outcome: 'aborted', code: 'ABORTED', error: run.abort_requested, now });
+        else if (run.crashes > mostCrashes)
+          yield* endRun(t, kernel, run, {
             outcome: 'error',
             code: 'POISON',
-            error: `the gateway died ${crashes} times during this run, so it is not tried again`,
+            error: `the gateway died ${run.crashes} times during this run, so it is not tried again`,
             now,
           });
       }
@@ -322,22 +249,3 @@ export function recoverRuns(ending: Ending): EngineCommand<{ owner: number; now:
     },
   };
 }
-
-/** Waits whose time is over, among them those that an ending with very many waiters left for later. */
-export const sweepWaits = (ending: Ending): EngineCommand<{ now: number }, number> => ({
-  name: 'sweep waits',
-  *body(t, { now }) {
-    const due = yield* t.all<WaitRow>('SELECT * FROM waits WHERE due_at <= ? ORDER BY due_at LIMIT ?', now, sweepRows);
-    for (const wait of due) {
-      const target = (yield* t.one<RunRow>('SELECT * FROM runs WHERE pk = ?', wait.target_run_pk))!;
-      if (target.ended_at !== null) {
-        yield* answerWaiters(t, ending, target, now);
-        continue;
-      }
-      const run = (yield* t.one<RunRow>('SELECT * FROM runs WHERE pk = ?', wait.run_pk))!;
-      const waiter = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', run.session_pk))!;
-      yield* answerWait(t, wait, run, waiter, notYet(target.id), waiter.taint, now);
-    }
-    return due.length;
-  },
-});

@@ -1,40 +1,45 @@
 // A claimed run → the turn that a runner sees: what it may read and write, each write one transaction under the lease.
-import type { Store, ReadQuery } from '../store/contract.ts';
-import type { FeedEvent } from '../protocol/event.ts';
-import type { CallRow, EntryRow } from '../store/rows.ts';
+import type { Clock } from '../clock.ts';
+import type { Body, Reading, ReadQuery, Store } from '../store/contract.ts';
+import type { CallRow, EntryRow, SessionRow } from '../store/rows.ts';
+import * as calls from '../store/tables/tool-calls.ts';
+import * as entries from '../store/tables/entries.ts';
+import * as runs from '../store/tables/runs.ts';
+import * as sessions from '../store/tables/sessions.ts';
 import { messageOf, type EntryBody } from '../store/views.ts';
 import type { RunEnd } from './end.ts';
 import { offerRun } from './offers.ts';
 import { inCallOrder } from './call-order.ts';
-import { settingsOf, type SessionSettings } from './policy.ts';
-import type { PendingCall, PromptMessage, ProviderOptions, Thought, Turn } from './runner.ts';
-import { absorbSteer, compactSession, finishCall, parkRun, persistStep, startCall, type Claim, type Lease } from './runs.ts';
+import { settingsOf } from './policy.ts';
+import type { PendingCall, PromptMessage, Turn } from './runner.ts';
+import type { ProviderOptions, Thought } from './step.ts';
+import type { Claim, Lease } from './lease.ts';
+import { absorbSteer, compactSession, finishCall, parkRun, persistStep, recordStep, startCall } from './runs.ts';
 
 interface TurnParts {
-  store: Store<FeedEvent>;
-  clock: { now(): number };
+  store: Store;
+  clock: Pick<Clock, 'now'>;
 }
 
-/** What the engine keeps of a turn, and is told about it. */
+/** What the scheduler keeps of a turn. */
 interface Hold {
   claim: Claim;
   signal: AbortSignal;
   /** Active time so far. */
   usedMs(): number;
-  heard(text: string): void;
-  /** What was said since the last step is tried again. */
-  retracted(): void;
-  /** A step was kept, with what was said before it. */
-  stepped(): void;
-  finish(end: Lease & RunEnd): Promise<void>;
-  /** The turn has ended or is parked. */
-  settled(): void;
+  /** Whether something was queued behind it in its lane. */
+  behind(): boolean;
+  /** Text since the last step; kept if the turn is aborted. */
+  live: { add(text: string): void; drop(): void; keep(): void };
+  end(end: Lease & RunEnd): Promise<void>;
 }
 
-export function makeTurn({ store, clock }: TurnParts, hold: Hold): Turn {
-  const { run, session, runPk, epoch } = hold.claim;
-  const lease = { runPk, epoch };
+export function makeTurn({ store, clock }: TurnParts, { claim, signal, usedMs, behind, live, end }: Hold): Turn {
+  const { run, runPk, epoch, lane } = claim;
+  const lease = { runPk, epoch, lane };
   let steps = run.step;
+  // What was read with the claim is good for the first step; later ones look again.
+  let fresh: SessionRow | undefined = claim.session;
   const pendingOf = (rows: CallRow[]): PendingCall[] =>
     rows.map((row) => ({
       step: row.step,
@@ -45,6 +50,8 @@ export function makeTurn({ store, clock }: TurnParts, hold: Hold): Turn {
       state: row.state,
       key: `${run.id}/${row.step}/${row.idx}`,
     }));
+  const { session } = claim;
+  const urgent = (bytes = 0) => ({ urgent: true, bytes });
   return {
     runId: run.id,
     lease,
@@ -52,72 +59,61 @@ export function makeTurn({ store, clock }: TurnParts, hold: Hold): Turn {
     sessionId: session.id,
     sessionKey: session.key,
     agentId: session.agent,
+    settings: settingsOf(session),
     totalTokens: session.total_tokens,
     get steps() {
       return steps;
     },
-    signal: hold.signal,
-    prompt: (limit) => store.read(readPrompt, { sessionPk: session.pk, limit }),
+    signal,
+    look: async (limit) => {
+      const known = fresh;
+      fresh = undefined;
+      return store.read(lookAt(known), { sessionPk: session.pk, limit });
+    },
     // Before the first step there can be none.
-    pending: async () => (steps === 0 ? [] : pendingOf(await store.read(pendingCalls, { runPk }))),
+    pending: async () => (steps === 0 ? [] : pendingOf(await store.read(pendingCalls, { runPk, step: steps }))),
     // What a stopped call still says comes too late.
-    delta: (text) => void (hold.signal.aborted || hold.heard(text)),
-    retract: () => void (hold.signal.aborted || hold.retracted()),
-    settings: () => store.read(sessionSettings, { sessionPk: session.pk }),
-    compact: (summary) =>
-      store.write(compactSession, { ...lease, ...summary, now: clock.now() }, { urgent: true, bytes: summary.text.length }),
+    delta: (text) => void (signal.aborted || live.add(text)),
+    retract: () => void (signal.aborted || live.drop()),
+    compact: (summary) => store.write(compactSession, { ...lease, ...summary, now: clock.now() }, urgent(summary.text.length)),
     step: async (step) => {
-      const rows = await store.write(persistStep, { ...lease, ...step, now: clock.now() }, { urgent: true, bytes: step.text.length });
+      const rows = await store.write(persistStep, { ...lease, ...step, now: clock.now() }, urgent(step.text.length));
       steps++;
-      hold.stepped();
+      live.keep();
       return pendingOf(rows);
     },
-    startCall: (call) => store.write(startCall, { ...lease, step: call.step, idx: call.idx }, { urgent: true }),
+    record: async (step, results) => {
+      await store.write(recordStep, { ...lease, ...step, results, now: clock.now() }, urgent(step.text.length));
+      steps++;
+      live.keep();
+    },
+    startCall: (call) => store.write(startCall, { ...lease, step: call.step, idx: call.idx }, urgent()),
     finishCall: (call, result) =>
-      store.write(
-        finishCall,
-        { ...lease, step: call.step, idx: call.idx, result, now: clock.now() },
-        { urgent: true, bytes: result.text.length },
-      ),
-    steer: async () =>
-      (await store.read(hasSteer, { lane: run.lane })) ? store.write(absorbSteer, { ...lease, now: clock.now() }, { urgent: true }) : 0,
-    park: async () => {
-      const parked = await store.write(parkRun, { ...lease, usedMs: hold.usedMs(), now: clock.now() }, { urgent: true });
-      if (parked) hold.settled();
-      return parked;
+      store.write(finishCall, { ...lease, step: call.step, idx: call.idx, result, now: clock.now() }, urgent(result.text.length)),
+    steer: async () => {
+      if (!behind() || !(await store.read(steerWaits, { lane }))) return 0;
+      return store.write(absorbSteer, { ...lease, now: clock.now() }, urgent());
     },
-    offer: async () => {
-      const offered = await store.write(offerRun, { ...lease, usedMs: hold.usedMs(), now: clock.now() }, { urgent: true });
-      if (offered) hold.settled();
-      return offered;
-    },
-    end: async ({ text, usage, cut }) => {
-      hold.signal.throwIfAborted();
-      await hold.finish({ ...lease, outcome: 'ok', text, usage, cut, usedMs: hold.usedMs(), now: clock.now() });
-      hold.settled();
+    park: () => store.write(parkRun, { ...lease, usedMs: usedMs(), now: clock.now() }, urgent()),
+    offer: () => store.write(offerRun, { ...lease, usedMs: usedMs(), now: clock.now() }, urgent()),
+    end: ({ text, usage, cut }) => {
+      signal.throwIfAborted();
+      return end({ ...lease, outcome: 'ok', text, usage, cut, usedMs: usedMs(), now: clock.now() });
     },
   };
 }
 
-const pendingCalls: ReadQuery<{ runPk: number }, CallRow[]> = {
+const pendingCalls: ReadQuery<{ runPk: number; step: number }, CallRow[]> = {
   name: 'pending calls',
-  *body(t, { runPk }) {
-    return yield* t.all<CallRow>(
-      `SELECT * FROM tool_calls WHERE run_pk = ? AND step = (SELECT step FROM runs WHERE pk = ?) AND state != 'done' ORDER BY idx`,
-      runPk,
-      runPk,
-    );
+  *body(t, { runPk, step }) {
+    return yield* calls.open(t, runPk, step);
   },
 };
 
-const hasSteer: ReadQuery<{ lane: string }, boolean> = {
-  name: 'has steer',
+const steerWaits: ReadQuery<{ lane: string }, boolean> = {
+  name: 'steer waits',
   *body(t, { lane }) {
-    const head = yield* t.one<{ mode: string }>(
-      `SELECT inputs.mode FROM runs JOIN inputs ON inputs.run_pk = runs.pk WHERE runs.lane = ? AND runs.state = 'queued' ORDER BY runs.pk LIMIT 1`,
-      lane,
-    );
-    return head?.mode === 'steer';
+    return yield* runs.steerWaits(t, lane);
   },
 };
 
@@ -132,32 +128,32 @@ function promptMessage(row: EntryRow): PromptMessage {
   return message;
 }
 
-const sessionSettings: ReadQuery<{ sessionPk: number }, SessionSettings> = {
-  name: 'session settings',
-  *body(t, { sessionPk }) {
-    return settingsOf((yield* t.one<{ settings: string }>('SELECT settings FROM sessions WHERE pk = ?', sessionPk))!);
-  },
-};
+/** The session as it is now, and the end of its transcript. */
+function lookAt(known: SessionRow | undefined): ReadQuery<{ sessionPk: number; limit: number }, Awaited<ReturnType<Turn['look']>>> {
+  return {
+    name: 'look',
+    *body(t, { sessionPk, limit }) {
+      const session = known ?? (yield* sessions.get(t, sessionPk));
+      return { session, settings: settingsOf(session), prompt: yield* promptOf(t, session, limit) };
+    },
+  };
+}
 
-/** The end of a transcript as a model is to see it, oldest first; what was summed up is there as its summary. */
+/** The end of a transcript as a model reads it, oldest first. */
 export const readPrompt: ReadQuery<{ sessionPk: number; limit: number }, PromptMessage[]> = {
   name: 'prompt',
   *body(t, { sessionPk, limit }) {
-    const { compact_seq: at } = (yield* t.one<{ compact_seq: number | null }>('SELECT compact_seq FROM sessions WHERE pk = ?', sessionPk))!;
-    const summary =
-      at === null ? undefined : yield* t.one<EntryRow>('SELECT * FROM entries WHERE session_pk = ? AND seq = ?', sessionPk, at);
-    const through = summary ? ((JSON.parse(summary.body!) as EntryBody).compacted?.through ?? 0) : 0;
-    const rows = yield* t.all<EntryRow>(
-      'SELECT * FROM entries WHERE session_pk = ? AND seq > ? ORDER BY seq DESC LIMIT ?',
-      sessionPk,
-      through,
-      limit,
-    );
-    // A summary stands where what it sums up stood, and an older one is part of the newer.
-    const later = rows
-      .toReversed()
-      .map(promptMessage)
-      .filter((message) => !message.summary);
-    return inCallOrder(summary ? [promptMessage(summary), ...later] : later);
+    return yield* promptOf(t, yield* sessions.get(t, sessionPk), limit);
   },
 };
+
+/** What was summed up is there as its summary, in the place of what it sums up; an older summary is part of the newer. */
+function* promptOf(t: Reading, { pk, compact_seq: at }: SessionRow, limit: number): Body<PromptMessage[]> {
+  const summary = at === null ? undefined : yield* entries.bySeq(t, pk, at);
+  const through = summary ? ((JSON.parse(summary.body!) as EntryBody).compacted?.through ?? 0) : 0;
+  const later = (yield* entries.lastAfter(t, pk, through, limit))
+    .toReversed()
+    .map(promptMessage)
+    .filter((message) => !message.summary);
+  return inCallOrder(summary ? [promptMessage(summary), ...later] : later);
+}

@@ -2,8 +2,13 @@
 import type { FeedEvent } from '../protocol/event.ts';
 import type { RunState } from '../protocol/run.ts';
 import { InterlaneError } from '../errors.ts';
-import type { ReadQuery, Store } from '../store/contract.ts';
-import type { DeliveryRow, EntryRow, ExchangeRow, RunRow, SessionRow } from '../store/rows.ts';
+import type { Body, Reading, ReadQuery, Store } from '../store/contract.ts';
+import * as deliveries from '../store/tables/deliveries.ts';
+import * as entries from '../store/tables/entries.ts';
+import * as exchanges from '../store/tables/exchanges.ts';
+import * as feed from '../store/tables/feed.ts';
+import * as runs from '../store/tables/runs.ts';
+import * as sessions from '../store/tables/sessions.ts';
 import { happened, messageOf, type FeedDetail } from '../store/views.ts';
 
 interface Subscription {
@@ -30,10 +35,10 @@ export interface Bus {
   close(): void;
 }
 
-export function createBus(store: Store<FeedEvent>): Bus {
+export function createBus(store: Store): Bus {
   const readers = new Set<Reader>();
   let latest = 0;
-  const undo = store.onCommit((events) => {
+  const undo = store.follow((events) => {
     latest = events.at(-1)!.pos;
     for (const reader of readers) reader.offer(events);
   });
@@ -71,7 +76,7 @@ export function createBus(store: Store<FeedEvent>): Bus {
 /** A subscriber is a cursor. Live events are taken only when they follow it directly; otherwise the store is read. */
 class Reader {
   closed = false;
-  private readonly store: Store<FeedEvent>;
+  private readonly store: Store;
   private readonly subscription: Subscription;
   private readonly fail: (error: unknown) => void;
   private cursor: number | undefined;
@@ -81,7 +86,7 @@ class Reader {
   private missed = false;
   private busy = false;
 
-  constructor(store: Store<FeedEvent>, subscription: Subscription, fail: (error: unknown) => void, cursor: number | undefined) {
+  constructor(store: Store, subscription: Subscription, fail: (error: unknown) => void, cursor: number | undefined) {
     this.store = store;
     this.subscription = subscription;
     this.fail = fail;
@@ -150,83 +155,56 @@ class Reader {
   }
 }
 
-interface FeedRow {
-  pos: number;
-  session_pk: number;
-  kind: FeedEvent['kind'];
-  ref_pk: number;
-  state: string | null;
-  detail: string | null;
-  at: number;
-}
-
 const feedAfter: ReadQuery<
   { cursor: number; limit: number },
   { events: FeedEvent[]; reset: boolean; oldest: number; last: number; more: boolean }
 > = {
   name: 'feed',
   *body(t, { cursor, limit }) {
-    const latest = (yield* t.one<{ seq: number }>(`SELECT seq FROM sqlite_sequence WHERE name = 'feed'`))?.seq ?? 0;
-    const oldest = (yield* t.one<{ pos: number }>('SELECT pos FROM feed ORDER BY pos LIMIT 1'))?.pos ?? latest + 1;
-    // Older than what is kept (the beginning is, too, once it was forgotten), or from another database: nobody knows what was missed.
+    const latest = yield* feed.latest(t);
+    const oldest = (yield* feed.oldest(t)) ?? latest + 1;
+    // Older than what is kept (the beginning is, too, once it was forgotten), or from another database: what was missed is unknown.
     if (cursor + 1 < oldest || cursor > latest) return { events: [], reset: true, oldest, last: cursor, more: false };
-    const rows = yield* t.all<FeedRow>('SELECT * FROM feed WHERE pos > ? ORDER BY pos LIMIT ?', cursor, limit);
+    const rows = yield* feed.after(t, cursor, limit);
     const events: FeedEvent[] = [];
     for (const row of rows) {
-      const session = yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', row.session_pk);
-      if (!session) continue; // deleted and forgotten
-      const common = happened(session, row.pos, row.at);
-      const { turn = 0, reason, error } = row.detail === null ? {} : (JSON.parse(row.detail) as FeedDetail);
-      const failed = error === undefined ? {} : { error };
-      switch (row.kind) {
-        case 'entry': {
-          const entry = yield* t.one<EntryRow & { run_id: string | null }>(
-            'SELECT entries.*, runs.id AS run_id FROM entries LEFT JOIN runs ON runs.pk = entries.run_pk WHERE entries.pk = ?',
-            row.ref_pk,
-          );
-          if (entry) events.push({ ...common, kind: 'entry', message: messageOf(entry, entry.run_id ?? undefined) });
-          break;
-        }
-        case 'run': {
-          const run = yield* t.one<RunRow>('SELECT * FROM runs WHERE pk = ?', row.ref_pk);
-          if (!run) break; // forgotten already
-          events.push({ ...common, kind: 'run', runId: run.id, class: run.class, state: row.state as RunState, ...failed });
-          break;
-        }
-        case 'session':
-          events.push({ ...common, kind: 'session', change: row.state as 'changed' });
-          break;
-        case 'exchange': {
-          const exchange = yield* t.one<ExchangeRow>('SELECT * FROM exchanges WHERE pk = ?', row.ref_pk);
-          if (!exchange) break; // forgotten already
-          events.push({
-            ...common,
-            kind: 'exchange',
-            exchangeId: exchange.id,
-            state: row.state!,
-            turn,
-            ...(reason === undefined ? {} : { reason }),
-          });
-          break;
-        }
-        case 'delivery': {
-          const delivery = yield* t.one<DeliveryRow>('SELECT * FROM deliveries WHERE pk = ?', row.ref_pk);
-          if (!delivery) break; // forgotten already
-          events.push({
-            ...common,
-            kind: 'delivery',
-            deliveryId: delivery.id,
-            state: row.state!,
-            channel: delivery.channel,
-            recipient: delivery.recipient,
-            ...failed,
-          });
-          break;
-        }
-        default:
-          throw new InterlaneError('INTERNAL', `feed holds an unknown kind ${JSON.stringify(row.kind)}`);
-      }
+      const event = yield* eventOf(t, row);
+      if (event) events.push(event);
     }
     return { events, reset: false, oldest, last: rows.at(-1)?.pos ?? cursor, more: rows.length === limit };
   },
 };
+
+/** The event as it was published; undefined when what it speaks of was deleted and forgotten. */
+function* eventOf(t: Reading, row: feed.FeedRow): Body<FeedEvent | undefined> {
+  const session = yield* sessions.byPk(t, row.session_pk);
+  if (!session) return undefined;
+  const common = { pos: row.pos, ...happened(session, row.at) };
+  const { turn = 0, reason, error } = row.detail === null ? {} : (JSON.parse(row.detail) as FeedDetail);
+  const failed = error === undefined ? {} : { error };
+  switch (row.kind) {
+    case 'entry': {
+      const entry = yield* entries.withRun(t, row.ref_pk);
+      return entry && { ...common, kind: 'entry', message: messageOf(entry, entry.run_id ?? undefined) };
+    }
+    case 'run': {
+      const run = yield* runs.byPk(t, row.ref_pk);
+      return run && { ...common, kind: 'run', runId: run.id, class: run.class, state: row.state as RunState, ...failed };
+    }
+    case 'session':
+      return { ...common, kind: 'session', change: row.state as 'changed' };
+    case 'exchange': {
+      const exchange = yield* exchanges.byPk(t, row.ref_pk);
+      const why = reason === undefined ? {} : { reason };
+      return exchange && { ...common, kind: 'exchange', exchangeId: exchange.id, state: row.state!, turn, ...why };
+    }
+    case 'delivery': {
+      const delivery = yield* deliveries.byPk(t, row.ref_pk);
+      if (!delivery) return undefined;
+      const { id: deliveryId, channel, recipient } = delivery;
+      return { ...common, kind: 'delivery', deliveryId, state: row.state!, channel, recipient, ...failed };
+    }
+    default:
+      throw new InterlaneError('INTERNAL', `feed holds an unknown kind ${JSON.stringify(row.kind)}`);
+  }
+}

@@ -8,7 +8,7 @@ import type { ReadQuery, Store } from '../store/contract.ts';
 
 /** What is not counted as it happens but looked at when somebody asks. */
 export interface Levels {
-  store: Store<FeedEvent>;
+  store: Store;
   /** Events that the slowest subscriber has still to hear. */
   lag(): number;
   connections(): Record<'ws' | 'sse', number>;

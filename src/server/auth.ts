@@ -3,7 +3,6 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import { levelName, levelRank } from '../levels.ts';
 import type { EngineCommand } from '../engine/feed.ts';
 import { InterlaneError } from '../errors.ts';
-import type { FeedEvent } from '../protocol/event.ts';
 import type { Scope } from '../protocol/frame.ts';
 import type { Level } from '../protocol/labels.ts';
 import type { TokenView } from '../protocol/result.ts';
@@ -13,7 +12,7 @@ import * as tokens from '../store/tables/tokens.ts';
 import { requireLevel, type Caller } from './rights.ts';
 
 export interface AuthParts {
-  store: Store<FeedEvent>;
+  store: Store;
   now(): number;
   /** Unguessable text of so many bytes, in characters of a URL. */
   secret(bytes: number): string;

@@ -6,7 +6,6 @@ import type { Config } from '../config/schema.ts';
 import type { Engine } from '../engine/engine.ts';
 import { InterlaneError } from '../errors.ts';
 import { type Bus } from '../events/bus.ts';
-import type { FeedEvent } from '../protocol/event.ts';
 import { routesOf } from '../protocol/http.ts';
 import { operations as allOperations } from '../protocol/operations/all.ts';
 import type { Operations } from '../protocol/operations/operation.ts';
@@ -57,7 +56,7 @@ export interface Door {
 export interface DoorParts {
   stateDir: string;
   clock: Clock;
-  store: Store<FeedEvent>;
+  store: Store;
   bus: Bus;
   engine: Engine;
   sessions: Sessions;

@@ -13,7 +13,7 @@ import type { Surroundings } from '../sessions/describe.ts';
 import { wireMessage } from '../sessions/history.ts';
 import { currentLevel, currentRow, currentUse } from '../sessions/list.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
-import { feedEnd as readFeedEnd } from '../store/tables/session-writes.ts';
+import { latest } from '../store/tables/feed.ts';
 
 interface Written {
   /** Of the session when this was written, which may be later than the event: the row in it is of that moment. */
@@ -31,7 +31,7 @@ export type Followed = Map<string, { from: number; undo: () => void }>;
 export type Send = (event: EventName, payload: string) => Promise<void> | void;
 
 export interface EventsParts {
-  store: Store<FeedEvent>;
+  store: Store;
   bus: Bus;
   world(): World;
   shown: Surroundings;
@@ -315,6 +315,6 @@ export class LiveRuns {
 export const feedEnd: ReadQuery<object, number> = {
   name: 'feed end',
   *body(t) {
-    return yield* readFeedEnd(t);
+    return yield* latest(t);
   },
 };

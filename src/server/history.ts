@@ -17,7 +17,7 @@ import { feedEnd } from './events.ts';
 import { eventText, type Stream } from './sse.ts';
 
 export interface HistoryParts {
-  store: Store<FeedEvent>;
+  store: Store;
   bus: Bus;
   world(): World;
   report(what: string, error: unknown): void;

@@ -4,7 +4,6 @@ import type { McpServer } from '@modelcontextprotocol/server';
 import { InterlaneError } from '../errors.ts';
 import type { ToolDoor } from '../mcp/server.ts';
 import { instructionsFor } from '../mcp/words.ts';
-import type { FeedEvent } from '../protocol/event.ts';
 import type { World } from '../rules/decide.ts';
 import { findSession } from '../sessions/find.ts';
 import type { Store } from '../store/contract.ts';
@@ -16,7 +15,7 @@ import { viewerOf, type Caller } from './rights.ts';
 import { httpFailure } from './failure.ts';
 
 export interface McpParts {
-  store: Store<FeedEvent>;
+  store: Store;
   auth: Auth;
   version: string;
   newId(): string;

@@ -18,7 +18,8 @@ import { formatSessionKey, requireSessionKey } from '../rules/session-key.ts';
 import type { Viewer } from '../rules/viewer.ts';
 import type { Body, Reading, ReadQuery } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
-import { currentById, currentByIdStart, currentByKey, currentByLabel } from '../store/tables/session-pages.ts';
+import { currentById, currentByIdStart, currentByLabel } from '../store/tables/session-pages.ts';
+import { current as currentByKey } from '../store/tables/sessions.ts';
 import { sessionsPage, type Look } from './pages.ts';
 
 /** The sessions that a reference may mean, of which the viewer may know; none if there is no such session. */

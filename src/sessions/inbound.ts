@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { levelRank } from '../levels.ts';
 import type { Accepted } from '../engine/accept.ts';
 import type { Engine } from '../engine/engine.ts';
+import { fromChannel } from '../engine/input.ts';
 import { platformId } from '../protocol/ids.ts';
 import type { Level } from '../protocol/labels.ts';
 import type { Origin } from '../protocol/message.ts';
@@ -59,19 +60,19 @@ export function createInbound(parts: InboundParts): (message: InboundMessage) =>
     return parts.engine.accept({
       sessionKey,
       open: { id: parts.newId(), agent: agentId, kind: sessionKind(key), user: `${channel}:${platformId(sender)}` },
-      runId: parts.newId(),
-      text: message.text,
-      provenance: { kind: 'user', channel },
-      principal,
-      taint: levelRank(parts.channelLevel(channel)),
-      mode,
-      class: 'main',
-      deliver: true,
-      destination: deliveryContext,
+      input: fromChannel({
+        runId: parts.newId(),
+        text: message.text,
+        channel,
+        principal,
+        taint: levelRank(parts.channelLevel(channel)),
+        mode,
+        destination: deliveryContext,
+        budgetMs: parts.budgetMs,
+        notBefore: mode === 'collect' && parts.collectMs > 0 ? now + parts.collectMs : undefined,
+      }),
       deliveryContext,
       idempotency,
-      budgetMs: parts.budgetMs,
-      notBefore: mode === 'collect' && parts.collectMs > 0 ? now + parts.collectMs : undefined,
       now,
     });
   };

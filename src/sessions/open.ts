@@ -1,9 +1,8 @@
 // Opening a session for an operator: the one of the key that exists, or a new one; what is given is set either way.
-import { revive } from '../engine/accept.ts';
 import type { EngineCommand } from '../engine/feed.ts';
 import { openSession as insertSession, type NewSession } from '../engine/sessions.ts';
 import type { SessionRow } from '../store/rows.ts';
-import { currentByKey } from '../store/tables/session-pages.ts';
+import { current as currentLife, revive } from '../store/tables/sessions.ts';
 import { change, existing, type Asked, type Current, type SessionPatch } from './patch.ts';
 
 export const openSession = (
@@ -12,7 +11,8 @@ export const openSession = (
   name: 'open session',
   *body(t, args) {
     const { world, models } = current();
-    const there = yield* currentByKey(t, args.key);
+    yield* t.lock(`lane:${args.key}`);
+    const there = yield* currentLife(t, args.key);
     // A session above the caller's level is not told from a missing one, and cannot be opened a second time.
     const session = there ? yield* existing(t, world, args) : yield* insertSession(t, args.key, args.made, args.now);
     if (args.revive && session.state === 'archived') yield* revive(t, session);

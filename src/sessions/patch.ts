@@ -6,8 +6,9 @@ import type { Visibility } from '../protocol/labels.ts';
 import type { World } from '../rules/decide.ts';
 import type { Body } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
-import { currentByKey, currentByLabel } from '../store/tables/session-pages.ts';
-import { writeSettings } from '../store/tables/session-writes.ts';
+import { currentByLabel } from '../store/tables/session-pages.ts';
+import { current as currentByKey } from '../store/tables/sessions.ts';
+import { writeSettings } from '../store/tables/sessions.ts';
 
 /** What is known of models here. */
 export interface ModelChecks {
@@ -54,6 +55,7 @@ export const patchSession = (
 
 /** A session that the operator may know. */
 export function* existing(t: Tx, world: World, { key, operator }: Pick<Asked, 'key' | 'operator'>): Body<SessionRow> {
+  yield* t.lock(`lane:${key}`);
   const session = overseen(world, yield* currentByKey(t, key), operator);
   if (!session) throw new InterlaneError('SESSION_NOT_FOUND', `session ${JSON.stringify(key)} was not found; see sessions.list`);
   return session;
@@ -82,6 +84,6 @@ export function* change(t: Tx, models: ModelChecks, session: SessionRow, patch: 
   session.label = newLabel;
   session.last_at = now;
   yield* writeSettings(t, session);
-  yield* noteSession(t, session, 'changed', now);
+  noteSession(t, session, 'changed', now);
   return true;
 }

@@ -7,7 +7,7 @@ import { canSee, type Fact } from '../rules/viewer.ts';
 import type { ReadQuery } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
 import { activeRunId, openRunCounts, runsBefore, sessionOfRun, type RunOfSession } from '../store/tables/run-pages.ts';
-import { openDeliveryCounts } from '../store/tables/session-writes.ts';
+import { openCounts } from '../store/tables/deliveries.ts';
 import { usageOf } from '../store/views.ts';
 import type { Look } from './pages.ts';
 
@@ -92,6 +92,6 @@ export const counts: ReadQuery<
 > = {
   name: 'counts',
   *body(t) {
-    return { runs: yield* openRunCounts(t), deliveries: yield* openDeliveryCounts(t) };
+    return { runs: yield* openRunCounts(t), deliveries: yield* openCounts(t) };
   },
 };

@@ -4,9 +4,9 @@ import { levelRank } from '../levels.ts';
 import type { Accepted } from '../engine/accept.ts';
 import type { Engine } from '../engine/engine.ts';
 import { derivedId } from '../engine/ids.ts';
+import { fromOperator } from '../engine/input.ts';
 import type { Operator } from '../engine/policy.ts';
 import { InterlaneError } from '../errors.ts';
-import type { FeedEvent } from '../protocol/event.ts';
 import { agentId as agentIdOf } from '../protocol/ids.ts';
 import type { Level, Visibility } from '../protocol/labels.ts';
 import type { QueueMode } from '../protocol/run.ts';
@@ -38,7 +38,7 @@ export interface Spoken {
 }
 
 export interface SessionsParts {
-  store: Store<FeedEvent>;
+  store: Store;
   engine: Engine;
   now(): number;
   newId(): string;
@@ -112,15 +112,16 @@ export function createSessions(parts: SessionsParts) {
         .digest('hex');
       return engine.accept({
         sessionKey: spoken.sessionKey,
-        runId: key ?? parts.newId(),
-        text: spoken.text,
-        provenance: { kind: 'user', channel: ownChannel },
-        principal: asker.principal,
-        taint: levelRank(parts.channelLevel(ownChannel)),
-        mode: spoken.mode ?? 'followup',
-        class: 'main',
-        deliver: spoken.deliver ?? false,
-        budgetMs: spoken.budgetMs ?? parts.budgetMs(),
+        input: fromOperator({
+          runId: key ?? parts.newId(),
+          text: spoken.text,
+          channel: ownChannel,
+          principal: asker.principal,
+          taint: levelRank(parts.channelLevel(ownChannel)),
+          mode: spoken.mode ?? 'followup',
+          deliver: spoken.deliver ?? false,
+          budgetMs: spoken.budgetMs ?? parts.budgetMs(),
+        }),
         operator: of(asker, spoken.sends ?? true),
         idempotency: key === undefined ? undefined : { principal: asker.principal, method, key, hash },
         now: parts.now(),

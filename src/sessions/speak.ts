@@ -5,7 +5,8 @@ import { appendEntry, type EngineCommand } from '../engine/feed.ts';
 import { derivedId } from '../engine/ids.ts';
 import { InterlaneError } from '../errors.ts';
 import type { DeliveryContext } from '../protocol/session.ts';
-import { deliveryById, entryById } from '../store/tables/session-writes.ts';
+import { byId as deliveryById } from '../store/tables/deliveries.ts';
+import { byId as entryById } from '../store/tables/entries.ts';
 import { existing, type Asked, type Current } from './patch.ts';
 
 /** A message of the assistant, written by hand. */

@@ -12,7 +12,7 @@ import type { SessionRow } from '../store/rows.ts';
 import { entriesAfter as entryRowsAfter } from '../store/tables/entry-pages.ts';
 import { hasRun } from '../store/tables/run-pages.ts';
 import { currentByLabel, keyOfKeyOrId, keysByActivity, livesOfKey } from '../store/tables/session-pages.ts';
-import { deleteBlankLives, hasSessionId, insertLife, writeLastAt, type NewLife } from '../store/tables/session-writes.ts';
+import { deleteBlankLives, hasId, insertLife, writeLastAt, type NewLife } from '../store/tables/sessions.ts';
 import { type EntryBody as StoredBody } from '../store/views.ts';
 
 const Id = z.string().min(1).max(256);
@@ -131,7 +131,7 @@ function lifeLine(row: SessionRow): Life {
     agent: row.agent,
     kind: row.kind as Life['kind'],
     ...(row.label === null ? {} : { label: row.label }),
-    ...(row.user === null ? {} : { user: row.user }),
+    ...(row.opened_by === null ? {} : { user: row.opened_by }),
     ...(row.parent_key === null ? {} : { spawnedBy: row.parent_key }),
     depth: row.depth,
     taint: levelName(row.taint),
@@ -230,7 +230,7 @@ export function* standing(t: Reading, { key, lives }: Exported): Body<'new' | 's
   const same =
     here.length === lives.length && here.every((row, at) => row.id === lives[at]!.life.id && row.next_seq - 1 === lives[at]!.life.entries);
   if (here.length > 0) return same ? 'same' : (yield* isBlank(t, here)) ? 'new' : 'taken';
-  for (const { life } of lives) if (yield* hasSessionId(t, life.id)) return 'taken';
+  for (const { life } of lives) if (yield* hasId(t, life.id)) return 'taken';
   return 'new';
 }
 
@@ -246,12 +246,13 @@ export const importSession: EngineCommand<{ exported: Exported }, void> = {
   *body(t, { exported }) {
     if ((yield* standing(t, exported)) !== 'new')
       throw new InterlaneError('SESSION_CHANGED', `session ${exported.key} is there already; nothing of it was changed`);
+    yield* t.lock(`lane:${exported.key}`);
     yield* deleteBlankLives(t, exported.key); // one, or there is none
     for (const { life, entries } of exported.lives) {
       if (life.current && life.label !== undefined && (yield* currentByLabel(t, life.label, life.agent)).length > 0)
         throw new InterlaneError('LABEL_IN_USE', `label ${JSON.stringify(life.label)} of ${life.key} is in use; take it off and try again`);
       const session = yield* insertLife(t, lifeRow(life));
-      yield* noteSession(t, session, 'created', life.createdAt);
+      noteSession(t, session, 'created', life.createdAt);
       for (const entry of entries) {
         const { id, role, text, provenance } = entry;
         yield* appendEntry(
@@ -276,7 +277,7 @@ function lifeRow(life: Life): NewLife {
     agent: life.agent,
     kind: life.kind,
     label: life.label ?? null,
-    user: life.user ?? null,
+    opened_by: life.user ?? null,
     parent_key: life.spawnedBy ?? null,
     depth: life.depth,
     taint: levelRank(taint),

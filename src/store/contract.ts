@@ -1,4 +1,6 @@
-// The store's contract: writes are named commands whose bodies yield queries; a promise resolves after its commit.
+// The store's contract: writes are named commands whose bodies yield queries; a promise resolves after its commit. Several gateways may
+// share one store, so a body takes the locks it needs by name, never reads a feed position, and may be run again after a conflict.
+import type { FeedEvent } from '../protocol/event.ts';
 
 /** What a query may carry: plain data, so that a command can be run in another thread, or again. */
 export type Value = string | number | null | Uint8Array;
@@ -9,33 +11,63 @@ export interface Query {
   want: 'one' | 'all' | 'run';
 }
 
-interface Changed {
-  changes: number;
-  lastId: number;
-}
+/** What a command may hold alone until it commits. A lane is a session key, a destination is where deliveries go. */
+export type LockName = `lane:${string}` | `dest:${string}` | `instance:${number}` | 'waits' | 'schema';
 
-/** A body yields queries and nothing else, so nothing but the store can be awaited inside a transaction. */
-export type Body<R> = Generator<Query, R, unknown>;
+/** Numbers that only rise: feed positions, and the order in which runs became ready. Gaps are fine. */
+export type Counter = 'feed' | 'ready';
+
+/** What a body yields. Queries in an array do not depend on each other and are answered together. */
+export type Ask = Query | Query[] | { lock: LockName[]; try: boolean } | { next: Counter; count: number };
+
+/** A body yields asks and nothing else, so nothing but the store can be awaited inside a transaction. */
+export type Body<R> = Generator<Ask, R, unknown>;
+
+type Results<Parts extends Body<unknown>[]> = { [K in keyof Parts]: Parts[K] extends Body<infer R> ? R : never };
 
 /** The queries of a body. Used as `const row = yield* t.one<Row>('SELECT …', id)`; the `yield*` keeps the types. */
 export interface Reading {
   one<T>(sql: string, ...params: Value[]): Body<T | undefined>;
   all<T>(sql: string, ...params: Value[]): Body<T[]>;
+  /** Runs parts that do not depend on each other side by side, so that their queries share round trips. */
+  together<Parts extends Body<unknown>[]>(...parts: Parts): Body<Results<Parts>>;
 }
 
-export interface Writing<Event> extends Reading {
-  run(sql: string, ...params: Value[]): Body<Changed>;
-  /** Runs a part in its own savepoint: if it throws, that part is undone and the rest goes on. */
+/** A row of the feed before it has its position. `moves`: the session goes to the top of lists. */
+export interface FeedNote {
+  sessionPk: number;
+  kind: FeedEvent['kind'];
+  refPk: number;
+  state: string | null;
+  detail: string | null;
+  level: number;
+  at: number;
+  moves: boolean;
+}
+
+/** An event before it has its position. */
+type Unplaced<Event> = Event extends unknown ? Omit<Event, 'pos'> : never;
+
+export interface Writing<Event extends { pos: number } = FeedEvent> extends Reading {
+  /** Rows changed. An INSERT that needs its key uses RETURNING through `one`. */
+  run(sql: string, ...params: Value[]): Body<{ changes: number }>;
+  /** Until the commit no other command holds one of these names. Several are taken in sorted order; more may be taken later. */
+  lock(...names: LockName[]): Body<void>;
+  /** Like `lock`, but returns false at once when another command holds the name. */
+  tryLock(name: LockName): Body<boolean>;
+  /** The next number of a counter, larger than every one given before that is still in use. */
+  next(counter: Counter): Body<number>;
+  /** Runs a part in its own savepoint: if it throws, that part is undone and the rest goes on. A conflict passes through. */
   attempt<R>(part: Body<R>): Body<{ ok: true; value: R } | { ok: false; error: unknown }>;
-  /** I9. Published after the commit, in commit order; forgotten if the command is undone. */
-  emit(event: Event): void;
+  /** I9. A row of the feed and its event. Both get their position as the last thing before the commit, so no body ever sees one. */
+  note(row: FeedNote, event: Unplaced<Event>): void;
 }
 
 /**
- * A write. Ids, times and random values come in with `args`, and the body keeps nothing outside the database, so it may be
- * run again after a conflict.
+ * A write. Ids, times and random values come in with `args`, which are plain data, and the body keeps nothing outside the database,
+ * so it may be run again after a conflict.
  */
-export interface Command<Args, R, Event> {
+export interface Command<Args, R, Event extends { pos: number } = FeedEvent> {
   name: string;
   body(t: Writing<Event>, args: Args): Body<R>;
 }
@@ -52,18 +84,23 @@ export interface WriteOptions {
   bytes?: number;
 }
 
-export interface Store<Event> {
+export interface Store<Event extends { pos: number } = FeedEvent> {
   /** Resolves after the commit. Rejects with what the body threw, or with a store error when nothing is known to be written. */
   write<Args, R>(command: Command<Args, R, Event>, args: Args, options?: WriteOptions): Promise<R>;
-  /** Reads what is committed. */
+  /** Reads what is committed, as of one moment. */
   read<Args, R>(query: ReadQuery<Args, R>, args: Args): Promise<R>;
-  /** Hears the events of each commit, in order. Returns the undo. */
-  onCommit(listener: (events: Event[]) => void): () => void;
+  /** Every committed event of every gateway, in feed order, each once. Returns the undo. */
+  follow(listener: (events: Event[]) => void): () => void;
   close(): Promise<void>;
 }
 
-/** Runs a body against something that answers each query at once. */
-export function drive<R>(body: Body<R>, answer: (query: Query) => unknown): R {
+/** Another command was in the way; the store runs the body again. Never shown to a caller. */
+export class Conflict extends Error {
+  override readonly name = 'Conflict';
+}
+
+/** Runs a body against something that answers each ask at once. */
+export function drive<R>(body: Body<R>, answer: (ask: Ask) => unknown): R {
   let step = body.next();
   while (!step.done) {
     let value: unknown;
@@ -78,6 +115,8 @@ export function drive<R>(body: Body<R>, answer: (query: Query) => unknown): R {
   return step.value;
 }
 
+export const isQuery = (ask: Ask): ask is Query => 'sql' in ask;
+
 export const reading: Reading = {
   *one<T>(sql: string, ...params: Value[]): Body<T | undefined> {
     return (yield { sql, params, want: 'one' }) as T | undefined;
@@ -85,26 +124,58 @@ export const reading: Reading = {
   *all<T>(sql: string, ...params: Value[]): Body<T[]> {
     return (yield { sql, params, want: 'all' }) as T[];
   },
+  *together<Parts extends Body<unknown>[]>(...parts: Parts): Body<Results<Parts>> {
+    let open = parts.map((part, index) => ({ part, index, step: part.next() }));
+    const results: unknown[] = [];
+    for (;;) {
+      for (const { step, index } of open) if (step.done) results[index] = step.value;
+      open = open.filter(({ step }) => !step.done);
+      if (open.length === 0) return results as Results<Parts>;
+      const asks = open.map(({ step }) => step.value as Ask);
+      const queries = asks.flatMap((ask) => (Array.isArray(ask) || isQuery(ask) ? ask : []));
+      const answers = (yield queries) as unknown[];
+      for (const [at, one] of open.entries()) {
+        const ask = asks[at]!;
+        if (Array.isArray(ask)) one.step = one.part.next(answers.splice(0, ask.length));
+        else one.step = one.part.next(isQuery(ask) ? answers.shift() : yield ask);
+      }
+    }
+  },
 };
 
-/** The writing half, with the events of one run of one command. */
-export function writing<Event>(events: Event[]): Writing<Event> {
+export interface Noted<Event> {
+  row: FeedNote;
+  event: Unplaced<Event>;
+}
+
+/** The writing half, with the notes of one run of one command. */
+export function writing<Event extends { pos: number }>(notes: Noted<Event>[]): Writing<Event> {
   let depth = 0;
   return {
     ...reading,
-    *run(sql, ...params): Body<Changed> {
-      return (yield { sql, params, want: 'run' }) as Changed;
+    *run(sql, ...params) {
+      return (yield { sql, params, want: 'run' }) as { changes: number };
+    },
+    *lock(...names) {
+      yield { lock: names.toSorted(), try: false };
+    },
+    *tryLock(name) {
+      return (yield { lock: [name], try: true }) as boolean;
+    },
+    *next(counter) {
+      return (yield { next: counter, count: 1 }) as number;
     },
     *attempt(part) {
       const name = `part${depth++}`;
-      const before = events.length;
+      const before = notes.length;
       yield { sql: `SAVEPOINT ${name}`, params: [], want: 'run' };
       try {
         const value = yield* part;
         yield { sql: `RELEASE ${name}`, params: [], want: 'run' };
         return { ok: true, value };
       } catch (error) {
-        events.length = before;
+        if (error instanceof Conflict) throw error;
+        notes.length = before;
         yield { sql: `ROLLBACK TO ${name}`, params: [], want: 'run' };
         yield { sql: `RELEASE ${name}`, params: [], want: 'run' };
         return { ok: false, error };
@@ -112,8 +183,28 @@ export function writing<Event>(events: Event[]): Writing<Event> {
         depth--;
       }
     },
-    emit(event) {
-      events.push(event);
+    note(row, event) {
+      notes.push({ row, event });
     },
   };
+}
+
+/** A command's body, and then the positions of what it noted: the last statements before its commit. Returns its result and events. */
+export function* complete<Args, R, Event extends { pos: number }>(
+  command: Command<Args, R, Event>,
+  args: Args,
+  place: (t: Writing<Event>, notes: FeedNote[], first: number) => Body<void>,
+): Body<{ result: R; events: Event[] }> {
+  const notes: Noted<Event>[] = [];
+  const t = writing(notes);
+  const result = yield* command.body(t, args);
+  if (notes.length === 0) return { result, events: [] };
+  const last = (yield { next: 'feed', count: notes.length }) as number;
+  const first = last - notes.length + 1;
+  yield* place(
+    t,
+    notes.map(({ row }) => row),
+    first,
+  );
+  return { result, events: notes.map(({ event }, index) => ({ pos: first + index, ...event }) as unknown as Event) };
 }

@@ -1,53 +1,107 @@
-// The in-memory twin: the same SQL on a database in memory, whose commands are undone and run again at random.
+// The in-memory twin: the same SQL on a database in memory. It keeps bodies honest: commands are undone and run again at random, their
+// arguments must be plain data, and a write to a run, a session or a delivery needs the lock of its lane or destination.
 import { InterlaneError } from '../errors.ts';
-import { drive, reading, writing, type Command, type ReadQuery, type Store } from './contract.ts';
+import type { FeedEvent } from '../protocol/event.ts';
+import {
+  complete,
+  Conflict,
+  drive,
+  isQuery,
+  reading,
+  type Ask,
+  type Command,
+  type LockName,
+  type ReadQuery,
+  type Store,
+} from './contract.ts';
+import { firstOfCounters } from './counters.ts';
 import { asStoreError, openDatabase, type Connection } from './sqlite/database.ts';
+import { place } from './tables/feed.ts';
 
 export interface MemoryOptions {
-  /** Chance, 0 to 1, that a command's body is first run and undone. A body that keeps anything outside the database shows it then. */
-  rerun: number;
+  /** Chance, 0 to 1, that a command meets a conflict and is run again. A body that keeps anything outside the database shows it then. */
+  rerun?: number;
   /** 0 ≤ x < 1; seeded in tests. */
-  random(): number;
+  random?(): number;
 }
 
 /** Every command is its own transaction. Nothing survives the process. */
-export function memoryStore<Event>(options: MemoryOptions): Store<Event> {
+export function memoryStore<Event extends { pos: number } = FeedEvent>({
+  rerun = 0,
+  random = () => 0.5,
+}: MemoryOptions = {}): Store<Event> {
   const connection = openDatabase(':memory:', { durability: 'normal' });
+  const held = new Set<LockName>();
+  watchLocks(connection, held);
   const listeners = new Set<(events: Event[]) => void>();
+  const counters = drive(firstOfCounters(reading), (ask) => answer(ask));
   let closed = false;
   const refuseClosed = () => {
     if (closed) throw new InterlaneError('UNAVAILABLE', 'store is closed; the gateway is stopping');
   };
+
+  function answer(ask: Ask): unknown {
+    if (Array.isArray(ask)) return ask.map((query) => connection.answer(query));
+    if (isQuery(ask)) return connection.answer(ask);
+    if ('lock' in ask) {
+      for (const name of ask.lock) held.add(name);
+      return true;
+    }
+    return (counters[ask.next] += ask.count);
+  }
+
+  /** One attempt at a command, with its own copy of the arguments. With `until` it meets a conflict at that ask, or else at its commit. */
+  function attempt<Args, R>(command: Command<Args, R, Event>, args: Args, until?: number): { result: R; events: Event[] } {
+    let asks = 0;
+    let met = false;
+    held.clear();
+    connection.database.exec('BEGIN');
+    try {
+      const done = drive(complete(command, structuredClone(args), place), (ask) => {
+        if (asks++ === until) {
+          met = true;
+          throw new Conflict('made up, to run the body again');
+        }
+        return answer(ask);
+      });
+      if (met) throw new InterlaneError('INTERNAL', `command "${command.name}" went on after a conflict; only the store may catch one`);
+      if (until !== undefined) throw new Conflict('made up, to run the body again');
+      connection.database.exec('COMMIT');
+      return done;
+    } catch (thrown) {
+      if (connection.database.isTransaction) connection.database.exec('ROLLBACK');
+      throw thrown;
+    } finally {
+      held.clear();
+    }
+  }
+
   return {
     async write<Args, R>(command: Command<Args, R, Event>, args: Args): Promise<R> {
       refuseClosed();
+      refuseOddities(command.name, args);
       await Promise.resolve(); // as in the other stores, nothing is written within the call, and a listener's write follows its event
-      if (options.random() < options.rerun) {
-        transaction(connection, 'ROLLBACK', () =>
-          drive(command.body(writing<Event>([]), structuredClone(args)), (query) => connection.answer(query)),
-        );
-      }
-      const events: Event[] = [];
-      let result: R;
+      if (random() < rerun) inVain(() => attempt(command, args, Math.floor(random() * 40)));
+      let done: { result: R; events: Event[] };
       try {
-        result = transaction(connection, 'COMMIT', () => drive(command.body(writing(events), args), (query) => connection.answer(query)));
+        done = attempt(command, args);
       } catch (thrown) {
         throw asStoreError(thrown, command.name);
       }
-      if (events.length > 0) for (const listener of listeners) listener(events);
-      return result;
+      if (done.events.length > 0) for (const listener of listeners) listener(done.events);
+      return done.result;
     },
     // oxlint-disable-next-line require-await -- asynchronous by contract
     async read<Args, R>(query: ReadQuery<Args, R>, args: Args): Promise<R> {
       refuseClosed();
       connection.database.exec('PRAGMA query_only = ON');
       try {
-        return drive(query.body(reading, args), (one) => connection.answer(one));
+        return drive(query.body(reading, args), answer);
       } finally {
         connection.database.exec('PRAGMA query_only = OFF');
       }
     },
-    onCommit(listener) {
+    follow(listener) {
       listeners.add(listener);
       return () => void listeners.delete(listener);
     },
@@ -60,15 +114,47 @@ export function memoryStore<Event>(options: MemoryOptions): Store<Event> {
   };
 }
 
-function transaction<R>(connection: Connection, end: 'COMMIT' | 'ROLLBACK', work: () => R): R {
-  connection.database.exec('BEGIN');
+/** A conflict undoes the attempt; a refusal comes before it, and the real run says the same. */
+function inVain(attempt: () => unknown): void {
   try {
-    const result = work();
-    connection.database.exec(end);
-    return result;
+    attempt();
   } catch (thrown) {
-    if (connection.database.isTransaction) connection.database.exec('ROLLBACK');
-    if (end === 'ROLLBACK') return undefined as R; // the real run will say the same
-    throw thrown;
+    if (thrown instanceof InterlaneError && thrown.code === 'INTERNAL') throw thrown;
   }
+}
+
+/** Arguments travel to other threads and are used again, so they are plain data: nothing with a behaviour, nothing shared. */
+function refuseOddities(command: string, value: unknown, path = 'args'): void {
+  if (value === null || ['string', 'number', 'boolean', 'undefined'].includes(typeof value) || value instanceof Uint8Array) return;
+  if (Array.isArray(value)) {
+    for (const [index, one] of value.entries()) refuseOddities(command, one, `${path}[${index}]`);
+    return;
+  }
+  const plain = typeof value === 'object' && [Object.prototype, null].includes(Object.getPrototypeOf(value) as object | null);
+  if (!plain) throw new InterlaneError('INTERNAL', `command "${command}": ${path} is not plain data`);
+  for (const [name, one] of Object.entries(value)) refuseOddities(command, one, `${path}.${name}`);
+}
+
+/** Lock discipline, checked by the database itself at every write. */
+function watchLocks(connection: Connection, held: Set<LockName>): void {
+  const { database } = connection;
+  database.function('must_hold', { varargs: false }, (kind, name) => {
+    const lock = `${String(kind)}:${String(name)}` as LockName;
+    if (!held.has(lock)) throw new InterlaneError('INTERNAL', `lock ${lock} is not held; take it first with t.lock`);
+    return 1;
+  });
+  const watched = [
+    ['runs', 'lane', 'lane'],
+    ['sessions', 'lane', 'key'],
+    ['deliveries', 'dest', 'dest_key'],
+  ] as const;
+  for (const [table, kind, column] of watched)
+    for (const [event, row] of [
+      ['INSERT', 'NEW'],
+      ['UPDATE', 'OLD'],
+      ['DELETE', 'OLD'],
+    ] as const)
+      database.exec(
+        `CREATE TEMP TRIGGER ${table}_${event.toLowerCase()}_locked BEFORE ${event} ON ${table} BEGIN SELECT must_hold('${kind}', ${row}.${column}); END`,
+      );
 }

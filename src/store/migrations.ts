@@ -164,4 +164,39 @@ export const migrations: string[] = [
   CREATE INDEX offers_lane ON offers (lane, state);
   CREATE INDEX offers_due ON offers (due_at) WHERE due_at IS NOT NULL;
   `,
+  `
+  -- \`user\` is a word of SQL: elsewhere it silently means the login of the database.
+  ALTER TABLE sessions RENAME COLUMN user TO opened_by;
+  -- An input names the flow it belongs to, and the run that consumed it, so that a run which took in several inputs ends all their flows.
+  ALTER TABLE inputs ADD COLUMN flow TEXT;
+  ALTER TABLE inputs ADD COLUMN flow_pk INTEGER;
+  ALTER TABLE inputs ADD COLUMN taken_by INTEGER;
+  UPDATE inputs SET flow = 'exchange', flow_pk = (SELECT cause_pk FROM runs WHERE runs.pk = inputs.run_pk)
+    WHERE run_pk IN (SELECT pk FROM runs WHERE cause = 'exchange');
+  UPDATE inputs SET taken_by = coalesce((SELECT merged_into FROM runs WHERE runs.pk = inputs.run_pk), run_pk) WHERE state = 'consumed';
+  CREATE INDEX inputs_flow ON inputs (taken_by) WHERE flow IS NOT NULL;
+  ALTER TABLE runs DROP COLUMN cause;
+  ALTER TABLE runs DROP COLUMN cause_pk;
+  -- Why a waiting run waits: calls (rows in waits), answer (an offer to a guest), slot (handed back at a stop, or recovered).
+  ALTER TABLE runs ADD COLUMN parked_on TEXT;
+  UPDATE runs SET parked_on = CASE WHEN ready_pos IS NOT NULL THEN 'slot'
+    WHEN EXISTS (SELECT 1 FROM offers WHERE offers.run_pk = runs.pk) THEN 'answer' ELSE 'calls' END WHERE state = 'waiting';
+  -- What a call waits for, by kind; a call may wait for several.
+  CREATE TABLE waits_4 (
+    pk INTEGER PRIMARY KEY AUTOINCREMENT, run_pk INTEGER NOT NULL, step INTEGER NOT NULL, idx INTEGER NOT NULL, lane TEXT NOT NULL,
+    target_kind TEXT NOT NULL, target_pk INTEGER NOT NULL, target_lane TEXT NOT NULL, due_at INTEGER NOT NULL, answer TEXT,
+    UNIQUE (run_pk, step, idx, target_kind, target_pk)
+  ) STRICT;
+  INSERT INTO waits_4 (run_pk, step, idx, lane, target_kind, target_pk, target_lane, due_at)
+    SELECT run_pk, step, idx, lane, 'run', target_run_pk, target_lane, due_at FROM waits ORDER BY pk;
+  DROP TABLE waits;
+  ALTER TABLE waits_4 RENAME TO waits;
+  CREATE INDEX waits_target ON waits (target_kind, target_pk) WHERE answer IS NULL;
+  CREATE INDEX waits_lane ON waits (lane) WHERE answer IS NULL;
+  CREATE INDEX waits_due ON waits (due_at) WHERE answer IS NULL;
+  -- The gateway that marked a delivery as being sent.
+  ALTER TABLE deliveries ADD COLUMN owner INTEGER;
+  -- The last position that was given; a store of another kind has a row of this name.
+  CREATE VIEW feed_head AS SELECT seq AS pos FROM sqlite_sequence WHERE name = 'feed';
+  `,
 ];

@@ -11,7 +11,8 @@ export interface SessionRow {
   agent: string;
   kind: string;
   label: string | null;
-  user: string | null;
+  /** The sender or principal that opened it. */
+  opened_by: string | null;
   /** The key that spawned it, in whichever life. */
   parent_key: string | null;
   depth: number;
@@ -38,6 +39,9 @@ export interface SessionRow {
   delivery: string | null;
 }
 
+/** `calls`: answers to its tool calls; `answer`: a guest's reply; `harness`: an outside process; `slot`: nothing but a free slot. */
+export type ParkedOn = 'calls' | 'answer' | 'harness' | 'slot';
+
 export interface RunRow {
   pk: number;
   id: string;
@@ -51,8 +55,6 @@ export interface RunRow {
   epoch: number;
   crashes: number;
   step: number;
-  cause: 'input' | 'exchange';
-  cause_pk: number | null;
   deliver: number;
   destination: string | null;
   root_pk: number | null;
@@ -72,6 +74,8 @@ export interface RunRow {
   queued_at: number;
   started_at: number | null;
   ended_at: number | null;
+  /** Why a waiting run waits. */
+  parked_on: ParkedOn | null;
 }
 
 export interface InputRow {
@@ -89,6 +93,11 @@ export interface InputRow {
   reason: string | null;
   entry_seq: number | null;
   at: number;
+  /** The flow that this input belongs to, by kind and key. */
+  flow: string | null;
+  flow_pk: number | null;
+  /** The run that consumed it. */
+  taken_by: number | null;
 }
 
 export interface EntryRow {
@@ -130,9 +139,12 @@ export interface WaitRow {
   step: number;
   idx: number;
   lane: string;
-  target_run_pk: number;
+  target_kind: 'run';
+  target_pk: number;
   target_lane: string;
   due_at: number;
+  /** The answer, kept until the call's other waits are answered too. */
+  answer: string | null;
 }
 
 /** A turn that waits for a guest to take and answer it. */
@@ -190,4 +202,6 @@ export interface DeliveryRow {
   platform_id: string | null;
   error: string | null;
   hash: string | null;
+  /** The gateway that is sending it. */
+  owner: number | null;
 }

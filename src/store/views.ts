@@ -30,8 +30,9 @@ export interface FeedDetail {
   error?: string;
 }
 
-export function happened(session: Pick<SessionRow, 'id' | 'key' | 'agent' | 'level'>, pos: number, at: number) {
-  return { pos, sessionId: session.id, sessionKey: session.key, agentId: session.agent, level: levelName(session.level), at };
+/** The common part of every event. */
+export function happened(session: Pick<SessionRow, 'id' | 'key' | 'agent' | 'level'>, at: number) {
+  return { sessionId: session.id, sessionKey: session.key, agentId: session.agent, level: levelName(session.level), at };
 }
 
 /** Nothing where no real model has answered. */

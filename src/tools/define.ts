@@ -3,8 +3,7 @@ import { z } from 'zod';
 import { InterlaneError } from '../errors.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { PromptMessage, Turn, Usage } from '../engine/runner.ts';
-import type { SendOrigin } from '../engine/send.ts';
-import type { FeedEvent } from '../protocol/event.ts';
+import type { SendArgs, SendOrigin, Sent } from '../flows/send.ts';
 import type { Level } from '../protocol/labels.ts';
 import type { Party, World } from '../rules/decide.ts';
 import type { ToolAnswer } from '../rules/tool-policy.ts';
@@ -14,8 +13,10 @@ import type { SessionRow } from '../store/rows.ts';
 
 /** What tools need from parts that lie above them; the gateway supplies it. */
 export interface ToolParts {
-  store: Store<FeedEvent>;
+  store: Store;
   engine: Engine;
+  /** A message from one session to another. */
+  send(args: SendArgs): Promise<Sent>;
   maxPingPongTurns: number;
   /** Whether somebody takes the turns of a guest's session. */
   online(sessionKey: string): boolean;

@@ -8,6 +8,7 @@ import { ask, partyOfRow } from '../engine/policy.ts';
 import type { PendingCall, Turn, Usage } from '../engine/runner.ts';
 import { chargeSession } from '../engine/end.ts';
 import { raiseTaint } from '../engine/sessions.ts';
+import * as sessions from '../store/tables/sessions.ts';
 import { InterlaneError, reasonOf } from '../errors.ts';
 import { toolFor, usableServers, type Party } from '../rules/decide.ts';
 import { join } from '../rules/taint.ts';
@@ -16,7 +17,6 @@ import { guestToolNames } from '../protocol/tool.ts';
 import { redact } from '../rules/hooks.ts';
 import type { ReadQuery } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
-import { sessionByPk } from '../store/tables/session-writes.ts';
 import type { Level } from '../protocol/labels.ts';
 import type { Tool, ToolContext, ToolOutcome, ToolParts } from './define.ts';
 
@@ -26,7 +26,7 @@ export interface Invoker {
   /** Whether there is such a tool, or may be once its outside server is up. */
   knows(name: string): boolean;
   /** The tools a session gets: what a model or a guest is offered. */
-  toolsFor(sessionPk: number, signal?: AbortSignal): Promise<Tool[]>;
+  toolsFor(session: SessionRow | number, signal?: AbortSignal): Promise<Tool[]>;
   /** A call of a run's step; the result goes into the transcript. */
   invoke(turn: Turn, call: PendingCall): Promise<'done' | 'waiting'>;
   /** A call from outside by a caller that is this session; the result is answered, not recorded. */
@@ -135,8 +135,11 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
   return {
     names: () => all().map((tool) => tool.name),
     knows: (name) => builtIn.has(name) || serverOf(parts.engine.world.tools, name) !== undefined,
-    async toolsFor(sessionPk, signal) {
-      const { session, caller } = await parts.store.read(callerOf(parts.engine), { sessionPk });
+    async toolsFor(of, signal) {
+      const { session, caller } =
+        typeof of === 'number'
+          ? await parts.store.read(callerOf(parts.engine), { sessionPk: of })
+          : { session: of, caller: partyOfRow(parts.engine.world, of) };
       await parts.outside?.ready(usableServers(parts.engine.world, caller), 'once', signal);
       const given = new Set(namesFor(session));
       return all().filter((tool) => given.has(tool.name));
@@ -163,9 +166,11 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
         async () => {},
       );
       if (answer === 'waiting') throw new InterlaneError('INTERNAL', `tool ${call.tool} cannot wait for a caller from outside`);
-      if (answer.usage) await parts.store.write(chargeSession, { sessionPk, usage: answer.usage });
+      const { session } = await parts.store.read(callerOf(parts.engine), { sessionPk });
+      if (answer.usage) await parts.store.write(chargeSession, { sessionKey: session.key, sessionPk, usage: answer.usage });
       // I8. Before the answer is given.
-      if (call.raises && answer.taint > 0) await parts.store.write(raiseTaint, { sessionPk, taint: answer.taint, now: parts.now() });
+      if (call.raises && answer.taint > 0)
+        await parts.store.write(raiseTaint, { sessionKey: session.key, sessionPk, taint: answer.taint, now: parts.now() });
       return answer;
     },
   };
@@ -182,7 +187,7 @@ function callerOf(engine: Engine): ReadQuery<{ sessionPk: number }, { session: S
   return {
     name: 'caller',
     *body(t, { sessionPk }) {
-      const session = (yield* sessionByPk(t, sessionPk))!;
+      const session = yield* sessions.get(t, sessionPk);
       return { session, caller: partyOfRow(engine.world, session) };
     },
   };

@@ -34,7 +34,7 @@ export const sessionStatus = defineTool({
         authProfile: settings.authProfile,
         authProfileSource: byUser(settings.authProfile),
         usage: usageOf(session),
-        user: session.user ?? undefined,
+        user: session.opened_by ?? undefined,
         taint: levelName(session.taint),
         createdAt: session.created_at,
         queued: described.queued,

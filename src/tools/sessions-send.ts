@@ -29,7 +29,7 @@ export const sessionsSend = defineTool({
       agentId: args.agentId,
     });
     const seconds = Math.min(Math.floor(args.timeoutSeconds ?? 30), longestWaitSeconds);
-    const sent = await context.engine.send({
+    const sent = await context.send({
       from: context.origin,
       targetSessionPk: target.pk,
       text: message,

@@ -10,7 +10,7 @@ import type { World } from '../rules/decide.ts';
 import { requireSessionKey } from '../rules/session-key.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
-import { hasSessionId } from '../store/tables/session-writes.ts';
+import { hasId } from '../store/tables/sessions.ts';
 
 const folder = 'workspaces';
 
@@ -53,7 +53,7 @@ export async function forgetWorkspaces(stateDir: string, store: Pick<Store<never
 const isKnown: ReadQuery<{ id: string }, boolean> = {
   name: 'known session',
   *body(t, { id }) {
-    return yield* hasSessionId(t, id);
+    return yield* hasId(t, id);
   },
 };
 

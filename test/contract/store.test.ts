@@ -6,12 +6,12 @@ import { DatabaseSync } from 'node:sqlite';
 import * as fc from 'fast-check';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { InterlaneError } from '../../src/errors.ts';
-import type { Body, Command, ReadQuery, Store } from '../../src/store/contract.ts';
+import { Conflict, type Body, type Command, type ReadQuery, type Store, type Writing } from '../../src/store/contract.ts';
 import { memoryStore } from '../../src/store/memory.ts';
 import { databaseName, openSqliteStore } from '../../src/store/sqlite/open.ts';
 
 interface Opened {
-  store: Store<string>;
+  store: Store<Said>;
   /** The keys in `meta` as somebody else sees them: only what is committed. */
   seen: () => string[];
 }
@@ -24,7 +24,7 @@ const keysOf = (database: DatabaseSync) =>
 
 function sqlite(): Opened {
   const directory = mkdtempSync(join(tmpdir(), 'interlane-contract-'));
-  const store = openSqliteStore<string>(directory, 'full', {
+  const store = openSqliteStore<Said>(directory, 'full', {
     afterTick: (work) => void setImmediate(work),
     elapsed: () => 0,
     fatal: (error) => {
@@ -43,7 +43,7 @@ function sqlite(): Opened {
 function memory(): Opened {
   let seed = 1;
   const random = () => (seed = (seed * 48_271) % 2_147_483_647) / 2_147_483_647;
-  const store = memoryStore<string>({ rerun: 0.5, random });
+  const store = memoryStore<Said>({ rerun: 0.5, random });
   onTestFinished(() => store.close());
   // Nobody else can look into it, so a synchronous peek at what a read finds has to do.
   const seen = () => {
@@ -57,21 +57,28 @@ function memory(): Opened {
   return { store, seen };
 }
 
+/** An event, and the row of the feed that goes with it. */
+type Said = { pos: number; key: string };
+const said = (key: string): Parameters<Writing<Said>['note']> => [
+  { sessionPk: 0, kind: 'session', refPk: 0, state: null, detail: null, level: 0, at: 0, moves: false },
+  { key },
+];
+
 type Put = { key: string; value?: string };
 
 /** Writes one row, answers with how many rows there are now, and says so. */
-const put: Command<Put, number, string> = {
+const put: Command<Put, number, Said> = {
   name: 'put',
   *body(t, { key, value = '' }) {
     yield* t.run('INSERT INTO meta (key, value) VALUES (?, ?)', key, value);
-    t.emit(key);
+    t.note(...said(key));
     const row = yield* t.one<{ n: number }>('SELECT count(*) AS n FROM meta');
     return row!.n;
   },
 };
 
 /** Writes, speaks, and then finds a reason not to. */
-const refuse: Command<Put, never, string> = {
+const refuse: Command<Put, never, Said> = {
   name: 'refuse',
   *body(t, { key }) {
     yield* put.body(t, { key });
@@ -116,7 +123,7 @@ describe.each([
     const { store } = open();
     const published: string[] = [];
     const settled: string[] = [];
-    store.onCommit((events) => published.push(...events));
+    store.follow((events) => published.push(...events.map(({ key }) => key)));
     const keys = Array.from({ length: 600 }, (_, index) => `k${index}`);
     const counts: number[] = [];
     await Promise.all(
@@ -136,7 +143,7 @@ describe.each([
   it('publishes after the commit: a listener finds the row, and hears of nothing that is not there', async () => {
     const { store, seen } = open();
     const found: boolean[] = [];
-    store.onCommit((events) => found.push(events.every((key) => seen().includes(key))));
+    store.follow((events) => found.push(events.every(({ key }) => seen().includes(key))));
     await Promise.allSettled([store.write(put, { key: 'a' }), store.write(refuse, { key: 'b' }), store.write(put, { key: 'c' })]);
     expect(found.length).toBeGreaterThan(0);
     expect(found).not.toContain(false);
@@ -145,7 +152,7 @@ describe.each([
   it('publishes to a listener until it is undone', async () => {
     const { store } = open();
     const heard: string[] = [];
-    const undo = store.onCommit((events) => heard.push(...events));
+    const undo = store.follow((events) => heard.push(...events.map(({ key }) => key)));
     await store.write(put, { key: 'a' });
     undo();
     await store.write(put, { key: 'b' });
@@ -157,10 +164,10 @@ describe.each([
     const heard: string[] = [];
     const settled: string[] = [];
     const more: Promise<void>[] = [];
-    store.onCommit((events) => {
-      if (events.includes('a')) more.push(note(settled, 'b', store.write(put, { key: 'b' })));
+    store.follow((events) => {
+      if (events.some(({ key }) => key === 'a')) more.push(note(settled, 'b', store.write(put, { key: 'b' })));
     });
-    store.onCommit((events) => heard.push(...events));
+    store.follow((events) => heard.push(...events.map(({ key }) => key)));
     await note(settled, 'a', store.write(put, { key: 'a' }));
     await Promise.all(more);
     expect(heard).toEqual(['a', 'b']);
@@ -171,7 +178,7 @@ describe.each([
     const { store, seen } = open();
     const published: string[] = [];
     const settled: string[] = [];
-    store.onCommit((events) => published.push(...events));
+    store.follow((events) => published.push(...events.map(({ key }) => key)));
     await Promise.all([
       note(settled, 'a', store.write(put, { key: 'a' })),
       note(settled, 'no', store.write(refuse, { key: 'no' })),
@@ -194,7 +201,7 @@ describe.each([
 
   it('lets a body live with a broken constraint and go on', async () => {
     const { store, seen } = open();
-    const twice: Command<Put, string, string> = {
+    const twice: Command<Put, string, Said> = {
       name: 'twice',
       *body(t, { key }) {
         yield* put.body(t, { key });
@@ -213,8 +220,8 @@ describe.each([
   it('undoes only the attempted part that failed, with its events, also when attempts are nested', async () => {
     const { store, seen } = open();
     const published: string[] = [];
-    store.onCommit((events) => published.push(...events));
-    const parts: Command<Put, boolean[], string> = {
+    store.follow((events) => published.push(...events.map(({ key }) => key)));
+    const parts: Command<Put, boolean[], Said> = {
       name: 'parts',
       *body(t) {
         yield* put.body(t, { key: '1 before' });
@@ -246,7 +253,7 @@ describe.each([
 
   it('hands the error of a failed part to the body', async () => {
     const { store } = open();
-    const tell: Command<Put, unknown, string> = {
+    const tell: Command<Put, unknown, Said> = {
       name: 'tell',
       *body(t, { key }) {
         const part = yield* t.attempt(refuse.body(t, { key }));
@@ -258,11 +265,12 @@ describe.each([
 
   it('reads what is committed, in the spelling of the schema', async () => {
     const { store } = open();
-    const make: Command<{ id: string; key: string; at: number }, { changes: number; lastId: number }, string> = {
+    const make: Command<{ id: string; key: string; at: number }, { pk: number } | undefined, Said> = {
       name: 'makeSession',
       *body(t, { id, key, at }) {
-        return yield* t.run(
-          `INSERT INTO sessions (id, key, life, current, agent, kind, created_at, last_at) VALUES (?, ?, 1, 1, 'main', 'main', ?, ?)`,
+        yield* t.lock(`lane:${key}`);
+        return yield* t.one<{ pk: number }>(
+          `INSERT INTO sessions (id, key, life, current, agent, kind, created_at, last_at) VALUES (?, ?, 1, 1, 'main', 'main', ?, ?) RETURNING pk`,
           id,
           key,
           at,
@@ -277,11 +285,90 @@ describe.each([
       },
     };
     const key = 'agent:main:main';
-    expect(await store.write(make, { id: 's1', key, at: 1_760_000_000_000 })).toEqual({ changes: 1, lastId: 1 });
+    expect(await store.write(make, { id: 's1', key, at: 1_760_000_000_000 })).toEqual({ pk: 1 });
     expect(await store.read(find, { key })).toEqual({ pk: 1, id: 's1', label: null, next_seq: 1, created_at: 1_760_000_000_000 });
     expect(await store.read(find, { key: 'agent:main:other' })).toBeUndefined();
     // One current life per key is the schema's word, not the body's.
     await expect(store.write(make, { id: 's2', key, at: 1 })).rejects.toMatchObject({ code: 'STORE_FAILED' });
+  });
+
+  it('gives events their positions at the commit: in order, rising, and the same in the feed', async () => {
+    const { store } = open();
+    const published: Said[] = [];
+    store.follow((events) => published.push(...events));
+    await Promise.all(['a', 'b', 'c'].map((key) => store.write(put, { key })));
+    const feed: ReadQuery<undefined, number[]> = {
+      name: 'feed',
+      *body(t) {
+        return (yield* t.all<{ pos: number }>('SELECT pos FROM feed ORDER BY pos')).map((row) => row.pos);
+      },
+    };
+    const positions = published.map(({ pos }) => pos);
+    expect(published.map(({ key }) => key)).toEqual(['a', 'b', 'c']);
+    expect(positions).toEqual(positions.toSorted((one, other) => one - other));
+    expect(new Set(positions).size).toBe(3);
+    expect(await store.read(feed, undefined)).toEqual(positions);
+  });
+
+  it('gives numbers of a counter that only rise', async () => {
+    const { store } = open();
+    const draw: Command<object, number, Said> = { name: 'draw', body: (t) => t.next('ready') };
+    const drawn = [await store.write(draw, {}), await store.write(draw, {}), await store.write(draw, {})];
+    expect(drawn[0]).toBeLessThan(drawn[1]!);
+    expect(drawn[1]).toBeLessThan(drawn[2]!);
+  });
+
+  it('grants locks by name, in any number, and again', async () => {
+    const { store } = open();
+    const locking: Command<object, boolean, Said> = {
+      name: 'locking',
+      *body(t) {
+        yield* t.lock('lane:b', 'lane:a', 'waits');
+        yield* t.lock();
+        yield* t.lock('lane:a');
+        return yield* t.tryLock('dest:x');
+      },
+    };
+    expect(await store.write(locking, {})).toBe(true);
+  });
+
+  it('answers independent queries together, whatever their number of steps', async () => {
+    const { store } = open();
+    await store.write(put, { key: 'a', value: '1' });
+    await store.write(put, { key: 'b', value: '2' });
+    const both: ReadQuery<undefined, unknown> = {
+      name: 'both',
+      *body(t) {
+        function* value(key: string): Body<string> {
+          return (yield* t.one<{ value: string }>('SELECT value FROM meta WHERE key = ?', key))!.value;
+        }
+        function* sum(): Body<number> {
+          return Number(yield* value('a')) + Number(yield* value('b'));
+        }
+        function* nothing(): Body<string> {
+          return 'nothing';
+        }
+        return yield* t.together(sum(), value('b'), nothing(), t.together(value('a'), value('b')));
+      },
+    };
+    expect(await store.read(both, undefined)).toEqual([3, '2', 'nothing', ['1', '2']]);
+  });
+
+  it('lets a conflict pass through an attempt', async () => {
+    const { store, seen } = open();
+    const swallowing: Command<Put, string, Said> = {
+      name: 'swallowing',
+      *body(t, { key }) {
+        function* part(): Body<void> {
+          yield* put.body(t, { key });
+          throw new Conflict('two at once');
+        }
+        const tried = yield* t.attempt(part());
+        return tried.ok ? 'kept' : 'caught';
+      },
+    };
+    await expect(store.write(swallowing, { key: 'a' })).rejects.toThrow('two at once');
+    expect(seen()).toEqual([]);
   });
 
   it('does not let a read change anything', async () => {
@@ -311,7 +398,7 @@ describe.each([
 
   it('keeps exactly what it acknowledged, whatever the mixture', { timeout: 60_000 }, async () => {
     const step = fc.record({ key: fc.integer({ min: 0, max: 12 }).map(String), kind: fc.constantFrom('put', 'refuse', 'attempt') });
-    const attempted: Command<Put, void, string> = {
+    const attempted: Command<Put, void, Said> = {
       name: 'attempted',
       *body(t, { key }) {
         yield* t.attempt(refuse.body(t, { key: `never ${key}` }));
@@ -324,7 +411,7 @@ describe.each([
         const { store, seen } = open();
         const published: string[] = [];
         const acknowledged: string[] = [];
-        store.onCommit((events) => published.push(...events));
+        store.follow((events) => published.push(...events.map(({ key }) => key)));
         await Promise.all(
           steps.map(({ key, kind }) =>
             store.write<Put, unknown>(commands[kind], { key }).then(
@@ -341,5 +428,83 @@ describe.each([
       }),
       { numRuns: 60 },
     );
+  });
+});
+
+describe('the in-memory twin keeps bodies honest', () => {
+  const always = () => memoryStore<Said>({ rerun: 1, random: () => 0.2 });
+
+  it('runs every command again', async () => {
+    const store = always();
+    let runs = 0;
+    const counting: Command<object, number, Said> = {
+      name: 'counting',
+      *body(t) {
+        runs++;
+        return (yield* t.one<{ n: number }>('SELECT count(*) AS n FROM meta'))!.n;
+      },
+    };
+    await store.write(counting, {});
+    expect(runs).toBe(2);
+    await store.close();
+  });
+
+  it('refuses arguments that are not plain data, and says which', async () => {
+    const store = memoryStore<Said>();
+    const odd: Command<object, void, Said> = { name: 'odd', body: (t) => t.lock() };
+    const oddities = [{ world: new Map() }, { deep: [{ call: () => 1 }] }, { at: new Date(0) }, { id: Symbol('x') }];
+    for (const args of oddities) await expect(store.write(odd, args)).rejects.toMatchObject({ code: 'INTERNAL' });
+    await expect(store.write(odd, { deep: [{ call: () => 1 }] })).rejects.toThrow('args.deep[0].call');
+    await store.write(odd, { text: 'a', list: [1, null, true, undefined], bytes: new Uint8Array(2), nested: { row: { pk: 1 } } });
+    await store.close();
+  });
+
+  it('refuses a body that goes on after a conflict', async () => {
+    const store = memoryStore<Said>({ rerun: 1, random: () => 0 });
+    const stubborn: Command<object, void, Said> = {
+      name: 'stubborn',
+      *body(t) {
+        for (let tries = 0; tries < 3; tries++) {
+          try {
+            yield* t.all('SELECT * FROM meta ORDER BY key');
+            return;
+          } catch {
+            // goes on
+          }
+        }
+      },
+    };
+    await store.write(stubborn, {}).then(
+      () => expect.unreachable(),
+      (error: unknown) => expect(String(error)).toContain('went on after a conflict'),
+    );
+    await store.close();
+  });
+
+  it.each([
+    [
+      'sessions',
+      `INSERT INTO sessions (id, key, life, current, agent, kind, created_at, last_at) VALUES ('s', 'k', 1, 1, 'a', 'main', 0, 0)`,
+      'lane:k',
+    ],
+    ['runs', `INSERT INTO runs (id, session_pk, lane, class, deliver, queued_at) VALUES ('r', 1, 'k', 'main', 0, 0)`, 'lane:k'],
+    [
+      'deliveries',
+      `INSERT INTO deliveries (id, session_pk, cause, cause_pk, part, dest_key, channel, recipient, taint, text, due_at, first_at)
+       VALUES ('d', 1, 'reply', 1, 0, 'k', 'c', 'r', 0, '', 0, 0)`,
+      'dest:k',
+    ],
+  ] as const)('refuses a write to %s without its lock', async (_, sql, lock) => {
+    const store = memoryStore<Said>();
+    const write: Command<{ locked: boolean }, void, Said> = {
+      name: 'write',
+      *body(t, { locked }) {
+        if (locked) yield* t.lock(lock);
+        yield* t.run(sql);
+      },
+    };
+    await expect(store.write(write, { locked: false })).rejects.toThrow(`lock ${lock} is not held`);
+    await store.write(write, { locked: true });
+    await store.close();
   });
 });

@@ -68,7 +68,8 @@ Connection.prototype.answer = function (this: Connection, query: Query): unknown
   if (query.sql !== 'COMMIT') {
     const result = answer.call(this, mutate(this, query));
     changed ||=
-      query.want === 'run' && (result as { changes: number }).changes > 0 && !/^(SAVEPOINT|RELEASE|ROLLBACK|BEGIN)/.test(query.sql);
+      query.sql.startsWith('INSERT') ||
+      (query.want === 'run' && (result as { changes: number }).changes > 0 && !/^(SAVEPOINT|RELEASE|ROLLBACK|BEGIN)/.test(query.sql));
     return result;
   }
   // A commit that changes nothing is no point: there is nothing before it that is not after it.
@@ -81,7 +82,7 @@ Connection.prototype.answer = function (this: Connection, query: Query): unknown
   return result;
 };
 const write = SqliteStore.prototype.write;
-SqliteStore.prototype.write = function (this: SqliteStore<unknown>, command, args, options?: WriteOptions) {
+SqliteStore.prototype.write = function (this: SqliteStore, command, args, options?: WriteOptions) {
   const body: typeof command.body = function* (t, given) {
     since.push(command.name);
     return yield* command.body(t, given);
@@ -89,7 +90,7 @@ SqliteStore.prototype.write = function (this: SqliteStore<unknown>, command, arg
   const written = write.call(this, { ...command, body }, args, options);
   // Mutant: acknowledged before the commit.
   if (task.mutant === 'early-ack' && command.name === 'accept')
-    return Promise.resolve({ runId: (args as { runId: string }).runId, stopping: [] });
+    return Promise.resolve({ runId: (args as { input: { runId: string } }).input.runId, stopping: [] });
   return written;
 } as typeof write;
 

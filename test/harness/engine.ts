@@ -3,8 +3,11 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Config } from '../../src/config/schema.ts';
-import type { AcceptArgs } from '../../src/engine/accept.ts';
+import { acceptArgs, type AcceptMore } from './accept.ts';
 import { Engine } from '../../src/engine/engine.ts';
+import { asFlow } from '../../src/engine/flow.ts';
+import { exchangeFlow } from '../../src/flows/exchange.ts';
+import { sendToSession } from '../../src/flows/send.ts';
 import type { Runner, Turn } from '../../src/engine/runner.ts';
 import { InterlaneError } from '../../src/errors.ts';
 import type { FeedEvent } from '../../src/protocol/event.ts';
@@ -58,7 +61,8 @@ export class Hand implements AsyncDisposable {
   /** The turns that are being taken, by run id. */
   readonly turns = new Map<string, TakenTurn>();
   readonly warnings: string[] = [];
-  private readonly store: Store<FeedEvent>;
+  private readonly store: Store;
+  private readonly sending: ReturnType<typeof sendToSession>;
   private readonly make: () => Engine;
   private engine: Engine;
   private readonly agents: readonly string[];
@@ -73,12 +77,14 @@ export class Hand implements AsyncDisposable {
     this.store = made.store;
     this.forget = made.forget;
     this.rows = new Rows(rowwise(this.store));
-    if (onCommit) this.store.onCommit(onCommit);
+    if (onCommit) this.store.follow(onCommit);
     const byHand: Runner = {
       run: (turn) => {
-        const { promise, resolve, reject } = Promise.withResolvers<void>();
+        const { promise, resolve, reject } = Promise.withResolvers<'ended' | 'parked'>();
         if (!deaf) turn.signal.addEventListener('abort', () => reject(turn.signal.reason as Error));
-        const taken = { turn, leave: resolve, fail: reject };
+        let how: 'ended' | 'parked' = 'ended';
+        const watched = { ...turn, park: async () => ((await turn.park()) ? ((how = 'parked'), true) : false) };
+        const taken = { turn: Object.defineProperty(watched, 'steps', { get: () => turn.steps }), leave: () => resolve(how), fail: reject };
         this.turns.set(turn.runId, taken);
         this.taking(turn.runId).resolve(taken);
         return promise.finally(() => this.turns.get(turn.runId) === taken && this.turns.delete(turn.runId));
@@ -86,19 +92,20 @@ export class Hand implements AsyncDisposable {
     };
     const runner = options.runner?.(this.clock) ?? byHand;
     let ids = 0;
+    const kernel = { world: compileWorld(Config.parse(config)), flows: new Map([['exchange', asFlow(exchangeFlow)]]) };
+    const current = () => kernel;
+    this.sending = sendToSession(current);
     this.make = () =>
-      new Engine(
-        {
-          store: this.store,
-          clock: this.clock,
-          newId: () => `id${ids++}`,
-          runner: () => runner,
-          caps,
-          host: { bootId: `boot${ids++}`, pid: 1, name: 'here' },
-          warn: (message) => this.warnings.push(message),
-        },
-        compileWorld(Config.parse(config)),
-      );
+      new Engine({
+        current,
+        store: this.store,
+        clock: this.clock,
+        newId: () => `id${ids++}`,
+        runner: () => runner,
+        caps,
+        host: { bootId: 'boot', pid: 1, name: 'here' },
+        warn: (message) => this.warnings.push(message),
+      });
     this.engine = this.make();
   }
 
@@ -138,20 +145,8 @@ export class Hand implements AsyncDisposable {
     return found;
   }
 
-  accept(runId: string, { agent = this.agents[0]!, ...more }: Partial<AcceptArgs> & { agent?: string } = {}) {
-    return this.engine.accept({
-      sessionKey: keyOf(agent),
-      runId,
-      text: runId,
-      provenance: { kind: 'user' },
-      principal: 'you',
-      taint: 0,
-      mode: 'followup',
-      class: 'main',
-      deliver: false,
-      now: this.clock.now(),
-      ...more,
-    });
+  accept(runId: string, { agent = this.agents[0]!, ...more }: AcceptMore & { agent?: string } = {}) {
+    return this.engine.accept(acceptArgs(runId, { sessionKey: keyOf(agent), principal: 'you', now: this.clock.now(), ...more }));
   }
 
   wait(runId: string, timeoutMs: number): Promise<RunView> {
@@ -180,7 +175,7 @@ export class Hand implements AsyncDisposable {
   async send(turn: Turn, call: { step: number; idx: number }, to: string, more: { waitMs: number; maxTurns: number; text?: string }) {
     const { pk } = await this.rows.session(keyOf(to));
     const from = { ...turn.lease, step: call.step, idx: call.idx };
-    return this.engine.send({ from, targetSessionPk: pk, text: 'question', ...more, now: this.clock.now() });
+    return this.store.write(this.sending, { from, targetSessionPk: pk, text: 'question', ...more, now: this.clock.now() });
   }
 
   /** As the tools do it: the step is persisted, each call is made, a refusal is its result, and what waits is parked. */
@@ -203,19 +198,19 @@ export class Hand implements AsyncDisposable {
 }
 
 interface Made {
-  store: Store<FeedEvent>;
+  store: Store;
   forget(): void;
 }
 
 function inMemory(seed: number): Made {
   let state = (seed % 2_147_483_646) + 1;
   const random = () => (state = (state * 48_271) % 2_147_483_647) / 2_147_483_647;
-  return { store: memoryStore<FeedEvent>({ rerun: 0.5, random }), forget() {} };
+  return { store: memoryStore({ rerun: 0.5, random }), forget() {} };
 }
 
 function onDisk(clock: ManualClock): Made {
   const stateDir = mkdtempSync(join(tmpdir(), 'interlane-engine-'));
-  const store = openSqliteStore<FeedEvent>(stateDir, 'normal', {
+  const store = openSqliteStore(stateDir, 'normal', {
     afterTick: (work) => void setImmediate(work),
     elapsed: () => clock.elapsed(),
     fatal: (error) => {

@@ -8,7 +8,8 @@ import type { Outbound } from '../../src/channels/channel.ts';
 import { loopbackTo } from '../../src/channels/loopback/loopback.ts';
 import { connect, type Client, type ConnectOptions } from '../../src/client/client.ts';
 import { Config } from '../../src/config/schema.ts';
-import type { Accepted, AcceptArgs } from '../../src/engine/accept.ts';
+import type { Accepted } from '../../src/engine/accept.ts';
+import { acceptArgs, type AcceptMore } from './accept.ts';
 import { startGateway, type Gateway, type GatewayOptions } from '../../src/gateway.ts';
 import type { FeedEvent } from '../../src/protocol/event.ts';
 import type { OperationName, Params, Results } from '../../src/protocol/operations/all.ts';
@@ -212,20 +213,8 @@ export class TestGateway implements AsyncDisposable {
   }
 
   /** An input that no channel can make: any class, time or label, by default into the main session. */
-  accept(runId: string, more: Partial<AcceptArgs> = {}): Promise<Accepted> {
-    return this.inside.accept({
-      sessionKey: 'agent:main:main',
-      runId,
-      text: runId,
-      provenance: { kind: 'user' },
-      principal: 'operator',
-      taint: 0,
-      mode: 'followup',
-      class: 'main',
-      deliver: false,
-      now: this.now(),
-      ...more,
-    });
+  accept(runId: string, more: AcceptMore = {}): Promise<Accepted> {
+    return this.inside.accept(acceptArgs(runId, { now: this.now(), ...more }));
   }
 
   /** An input into a session, opened if need be; resolves when its turn is over. */

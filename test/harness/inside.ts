@@ -1,6 +1,8 @@
 // The one place of the tests that knows how a gateway is made inside: its store, engine, events, outbox and tools, as narrow functions.
 import { noteExchange, type EngineCommand } from '../../src/engine/feed.ts';
-import { insertRun } from '../../src/engine/queue.ts';
+import { enqueue } from '../../src/engine/queue.ts';
+import { asFlow } from '../../src/engine/flow.ts';
+import { exchangeFlow } from '../../src/flows/exchange.ts';
 import type { AcceptArgs } from '../../src/engine/accept.ts';
 import { join } from 'node:path';
 import { Config } from '../../src/config/schema.ts';
@@ -24,7 +26,7 @@ import type { Rowwise } from './rows.ts';
 type Subscription = Parameters<Gateway['bus']['subscribe']>[0];
 
 export interface Inside {
-  store(): Store<FeedEvent>;
+  store(): Store;
   read<Args, R>(query: ReadQuery<Args, R>, args: Args): Promise<R>;
   write<Args, R>(command: Command<Args, R, FeedEvent>, args: Args): Promise<R>;
   onCommit(listener: (events: FeedEvent[]) => void): () => void;
@@ -46,7 +48,7 @@ export function insideOf(gateway: Gateway): Inside {
     store: () => store,
     read: (query, args) => store.read(query, args),
     write: (command, args) => store.write(command, args),
-    onCommit: (listener) => store.onCommit(listener),
+    onCommit: (listener) => store.follow(listener),
     subscribe: (subscription, cursor) => bus.subscribe(subscription, cursor),
     subscribers: () => bus.subscribers,
     accept: (args) => engine.accept(args),
@@ -61,7 +63,7 @@ export function insideOf(gateway: Gateway): Inside {
 }
 
 /** Rows by SQL, for `rows.ts` alone. */
-export function rowwise(store: Pick<Store<FeedEvent>, 'read' | 'write'>): Rowwise {
+export function rowwise(store: Pick<Store, 'read' | 'write'>): Rowwise {
   return {
     all: <T>(sql: string, ...params: (string | number | null | Uint8Array)[]) =>
       store.read({ name: 'test', body: (t) => t.all<T>(sql, ...params) }, {}),
@@ -113,7 +115,10 @@ export function rewriteQueries(text: string, by: string): () => void {
 /** How the store finds what is due to be sent. */
 export async function planOfDue(inside: Inside): Promise<string[]> {
   const asked: string[] = [];
-  drive(beginSending(compileWorld(Config.parse({}))).body(writing([]), { now: 0, limit: 16 }), ({ sql }) => (asked.push(sql), []));
+  drive(beginSending(() => kernel).body(writing([]), { owner: 1, now: 0, limit: 16 }), (ask) => {
+    if ('sql' in ask) asked.push(ask.sql);
+    return [];
+  });
   const plans = asked.map((sql) =>
     inside.write({ name: 'plan', body: (t) => t.all<{ detail: string }>(`EXPLAIN QUERY PLAN ${sql}`, 0, 16) }, {}),
   );
@@ -165,18 +170,25 @@ export function openIndex({ stateDir }: { stateDir: string }): Index {
   };
 }
 
-const ending = { world: compileWorld(Config.parse({})), flowFailed() {} };
+const kernel = { world: compileWorld(Config.parse({})), flows: new Map([['exchange', asFlow(exchangeFlow)]]) };
 
 /** What a reset writes, without what follows it: as if the gateway died right there. */
-export const onlyReset = (gw: Has, key: string) => gw.inside.write(resetSession(ending), { key, id: 'next', now: gw.now() });
+export const onlyReset = (gw: Has, key: string) =>
+  gw.inside.write(
+    resetSession(() => kernel),
+    { key, id: 'next', now: gw.now() },
+  );
 
 /** The same for an archive or a delete. */
 export const onlyClose = (gw: Has, key: string, to: 'archived' | 'deleted') =>
-  gw.inside.write(closeSession(ending), { key, to, force: true, now: gw.now() });
+  gw.inside.write(
+    closeSession(() => kernel),
+    { key, to, force: true, now: gw.now() },
+  );
 
 /** Purges everything that may go, now. */
 export async function purge(gw: Has, { now = gw.now(), keepMs = Infinity }: { now?: number; keepMs?: number } = {}): Promise<void> {
-  while ((await gw.inside.write(purgeSome, { now, keepMs })) > 0);
+  while ((await gw.inside.write(purgeSome, { now, keepMs: keepMs === Infinity ? null : keepMs })) > 0);
 }
 
 interface Has {
@@ -190,26 +202,25 @@ export function operatorSends(gw: Has, key: string, text: string): Promise<void>
     name: 'operator sends',
     *body(t, { now }) {
       const target = (yield* t.one<SessionRow>('SELECT * FROM sessions WHERE key = ? AND current = 1', key))!;
-      const { lastId: pk } = yield* t.run(
-        `INSERT INTO exchanges (id, tgt_session_pk, state, max_turns, hop, at) VALUES ('by-hand', ?, 'request', 5, 1, ?)`,
+      const { pk } = (yield* t.one<{ pk: number }>(
+        `INSERT INTO exchanges (id, tgt_session_pk, state, max_turns, hop, at) VALUES ('by-hand', ?, 'request', 5, 1, ?) RETURNING pk`,
         target.pk,
         now,
-      );
-      const run = yield* insertRun(t, target, {
+      ))!;
+      const input = {
         runId: 'by-hand-0',
         text,
-        provenance: { kind: 'system' },
+        provenance: { kind: 'system' as const },
         principal: 'operator',
         taint: 0,
-        mode: 'followup',
-        class: 'nested',
+        mode: 'followup' as const,
+        class: 'nested' as const,
         deliver: false,
-        cause: 'exchange',
-        causePk: pk,
-        now,
-      });
+        flow: { kind: 'exchange', pk },
+      };
+      const run = yield* enqueue(t, target, input, now);
       yield* t.run('INSERT INTO exchange_turns (exchange_pk, turn, run_pk) VALUES (?,0,?)', pk, run.pk);
-      yield* noteExchange(t, target, { pk, id: 'by-hand', turn: 0 }, 'request', now);
+      noteExchange(t, target, { pk, id: 'by-hand', turn: 0 }, 'request', now);
     },
   };
   return gw.inside.write(command, { now: gw.now() });

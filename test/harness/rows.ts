@@ -72,6 +72,12 @@ export class Rows {
     return row;
   }
 
+  /** Runs that a flow started (`exchange`), or that nothing but their own input did, oldest first. */
+  async runsOf(flow: 'exchange' | 'none', where: Partial<RunRow> = {}): Promise<RunRow[]> {
+    const flows = new Map((await this.inputs()).map((input) => [input.run_pk, input.flow]));
+    return (await this.runs(where)).filter(({ pk }) => (flows.get(pk) ?? 'none') === flow);
+  }
+
   /** `role: text` of the present life of a key. */
   async transcript(key: string): Promise<string[]> {
     const { pk } = await this.session(key);
@@ -242,7 +248,7 @@ export class Rows {
   addQueued(count: number): Promise<void> {
     return this.on.run(
       `WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?)
-       INSERT INTO runs (id, session_pk, lane, class, cause, deliver, queued_at) SELECT 'many' || n, session_pk, lane, class, cause, deliver, queued_at
+       INSERT INTO runs (id, session_pk, lane, class, deliver, queued_at) SELECT 'many' || n, session_pk, lane, class, deliver, queued_at
        FROM n, (SELECT * FROM runs ORDER BY pk LIMIT 1)`,
       count,
     );
@@ -266,8 +272,8 @@ export class Rows {
   /** A run's first call waits, without an end, for something that is elsewhere. */
   addWait(runId: string): Promise<void> {
     return this.on.run(
-      `INSERT INTO waits (run_pk, step, idx, lane, target_run_pk, target_lane, due_at)
-       SELECT pk, 1, 0, lane, 99, 'elsewhere', 9e15 FROM runs WHERE id = ?`,
+      `INSERT INTO waits (run_pk, step, idx, lane, target_kind, target_pk, target_lane, due_at)
+       SELECT pk, 1, 0, lane, 'run', 99, 'elsewhere', 9e15 FROM runs WHERE id = ?`,
       runId,
     );
   }
@@ -293,7 +299,7 @@ const faults: Record<string, string> = {
   'an entry that two inputs became':
     'SELECT entry_seq FROM inputs WHERE entry_seq IS NOT NULL GROUP BY session_pk, entry_seq HAVING count(*) > 1',
   'a wait of a run that does not wait': `SELECT waits.pk FROM waits JOIN runs ON runs.pk = run_pk WHERE state != 'waiting'`,
-  'a wait for a run that has ended': `SELECT waits.pk FROM waits JOIN runs ON runs.pk = target_run_pk WHERE ended_at IS NOT NULL`,
+  'a wait for a run that has ended': `SELECT waits.pk FROM waits JOIN runs ON runs.pk = target_pk WHERE ended_at IS NOT NULL`,
   'a run that waits for nothing and is not claimable': `SELECT id FROM runs WHERE state = 'waiting' AND ready_pos IS NULL AND NOT EXISTS (SELECT 1 FROM waits WHERE run_pk = runs.pk)`,
   'an open exchange with another number of open turns than one': `SELECT exchanges.pk FROM exchanges LEFT JOIN exchange_turns ON exchange_pk = exchanges.pk LEFT JOIN runs ON runs.pk = run_pk AND ended_at IS NULL
     WHERE end_reason IS NULL GROUP BY exchanges.pk HAVING count(runs.pk) != 1`,

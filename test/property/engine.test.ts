@@ -292,7 +292,7 @@ async function agrees(model: Model, real: Real): Promise<void> {
     model.exchanges.map(({ id, phase, turns }) => [id, phase === 'over' ? 'done' : phase, turns]),
   );
   const waits = await real.hand.rows.waits();
-  expect(waits.map(({ run_pk, target_run_pk }) => [ids.get(run_pk), ids.get(target_run_pk)])).toEqual(
+  expect(waits.map(({ run_pk, target_pk }) => [ids.get(run_pk), ids.get(target_pk)])).toEqual(
     model.waits.map(({ waiter, target }) => [waiter.id, target.id]),
   );
 }
@@ -574,7 +574,7 @@ describe('the engine, when everything happens at once', () => {
             await real.hand.settled();
           }
           await nothingWrong(real);
-          const ended = await real.hand.rows.runs({ cause: 'input', class: 'main' });
+          const ended = await real.hand.rows.runsOf('none', { class: 'main' });
           expect(ended.map(({ id }) => id).toSorted()).toEqual(ids.toSorted());
           // Nobody is left waiting, and everybody is told an end.
           const views = (await Promise.all(told.waits)) as { state: string }[];

@@ -329,7 +329,7 @@ describe('the caller of sessions_send', () => {
     const isResult = (event: FeedEvent) => event.kind === 'entry' && event.message.toolName === 'sessions_send';
     await story.clock.passing(story.event(isResult));
     expect(story.clock.now() - before).toBeGreaterThanOrEqual(20_000);
-    const [first] = await story.rows.runs({ cause: 'exchange' });
+    const [first] = await story.rows.runsOf('exchange');
     expect(first).toMatchObject({ state: 'running' });
     story.stops.open('slow');
     const result = await asked;
@@ -419,7 +419,7 @@ describe('an exchange leaves alone', () => {
     await ask(story);
     await story.finished();
     expect(await contexts()).toEqual(before);
-    const turns = await story.rows.runs({ cause: 'exchange' });
+    const turns = await story.rows.runsOf('exchange');
     expect([...new Set(turns.map((run) => `${run.deliver} ${run.class}`))]).toEqual(['0 nested']);
     expect(story.sent.map(({ recipient, text }) => [recipient, text.slice(0, 10)])).toEqual([
       ['you', 'hi'],
@@ -476,7 +476,7 @@ describe('a send is refused at once', () => {
     expect(await toolAnswer(shared, `case ${index}`)).toEqual({ status: 'error', code, error: expect.stringContaining(named) });
     expect(await shared.rows.exchanges()).toEqual([]);
     expect(await shared.rows.sessions({}, 'key')).toEqual(sessions);
-    expect(await shared.rows.runs({ cause: 'exchange' })).toEqual([]);
+    expect(await shared.rows.runsOf('exchange')).toEqual([]);
   });
 
   it('into a wait for the one that waits for it, with the reason; both go on', async () => {

@@ -62,7 +62,7 @@ describe('a stale holder', () => {
 
 describe('the check of the lease', () => {
   it('is what refuses a stale holder: without it the stale end is kept', async () => {
-    onTestFinished(rewriteQueries('pk = ? AND epoch = ?', 'pk = ? AND ? > 0'));
+    onTestFinished(rewriteQueries('runs.pk = ? AND runs.epoch = ?', 'runs.pk = ? AND ? > 0'));
     const gateway = await start();
     const runId = await stolen(gateway);
     expect(await gateway.wait(runId)).toMatchObject({ state: 'ok', reply: 'late' });

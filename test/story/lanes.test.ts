@@ -325,7 +325,7 @@ describe('abort', () => {
     lanes.stops.open('ask on');
     await lanes.event((event) => event.kind === 'exchange' && event.state === 'done');
     expect(await lanes.ended(next.runId)).toEqual(['ok']);
-    expect((await lanes.rows.runs({ lane: 'agent:b:main', cause: 'exchange' }, 'state'))[0]).toEqual({ state: 'ok' });
+    expect((await lanes.rows.runsOf('exchange', { lane: 'agent:b:main' }))[0]).toMatchObject({ state: 'ok' });
   });
 
   it('of a run that is over says so and changes nothing; of one that does not exist is an error', async () => {
@@ -679,7 +679,7 @@ describe('a chain of waits', () => {
     const { state, reply } = await lanes.wait(await lanes.say('go'));
     expect(state).toBe('ok');
     expect(reply).toContain('deep');
-    const asked = [...(await lanes.rows.runs({ cause: 'input' })), ...(await lanes.rows.turns()).filter(({ turn }) => turn === 0)];
+    const asked = [...(await lanes.rows.runsOf('none')), ...(await lanes.rows.turns()).filter(({ turn }) => turn === 0)];
     expect(asked.map(({ lane, state: end }) => `${lane} ${end}`).toSorted()).toEqual(
       ['a', 'b', 'c', 'd', 'e'].map((agent) => `agent:${agent}:main ok`),
     );

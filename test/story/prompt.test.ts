@@ -11,7 +11,7 @@ it('results that came in another order than they were asked for are shown in the
     const pending = await turn.step({ text: `step ${step}`, calls, usage: { input: 0, output: 0 } });
     for (const call of pending.toReversed()) await turn.finishCall(call, { text: `${step}: result ${call.idx}`, isError: false, taint: 0 });
   }
-  const texts = (await turn.prompt(200)).map(({ content }) => (content[0]?.type === 'text' ? content[0].text : ''));
+  const texts = (await turn.look(200)).prompt.map(({ content }) => (content[0]?.type === 'text' ? content[0].text : ''));
   await turn.end({ text: 'done', usage: { input: 0, output: 0 } });
   leave();
   const results = (step: number) => Array.from({ length: 12 }, (_, idx) => `${step}: result ${idx}`);

@@ -6,6 +6,7 @@ import { mockProvider } from '../mock/provider.ts';
 it('takes up agents, bindings and policy, and says what waits for a restart', async () => {
   const stage = await testGateway({ script: [{ agent: 'ana', steps: [{ say: 'Ana here.' }] }, { steps: [{ say: 'Main here.' }] }] });
   expect((await stage.answer('hello')).reply).toBe('Main here.');
+  await stage.finished();
 
   const change = await stage.reload({
     agents: { list: [{ id: 'main', default: true }, { id: 'ana' }] },

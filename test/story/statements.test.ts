@@ -1,6 +1,5 @@
 // What a list costs: statements on the store, counted while real requests go through the door.
 import { expect, it, vi } from 'vitest';
-import type { FeedEvent } from '../../src/protocol/event.ts';
 import type { Body, Store } from '../../src/store/contract.ts';
 import { RealClock } from '../clock.ts';
 import { openDoor, Wire } from './door.ts';
@@ -9,12 +8,12 @@ import { openDoor, Wire } from './door.ts';
 vi.setConfig({ testTimeout: 60_000 });
 
 /** Counts the statements of every read from here on; what the engine does meanwhile is writes. */
-function countStatements(store: Store<FeedEvent>): { since(): string[] } {
+function countStatements(store: Store): { since(): string[] } {
   const seen: string[] = [];
   function* counted<R>(body: Body<R>): Body<R> {
     let step = body.next();
     while (!step.done) {
-      seen.push(step.value.sql);
+      for (const ask of [step.value].flat()) if ('sql' in ask) seen.push(ask.sql);
       let answer: unknown;
       try {
         answer = yield step.value;
@@ -69,8 +68,8 @@ async function openCrowd(config: object = {}) {
             key,
           );
           yield* t.run(
-            `INSERT INTO runs (id, session_pk, lane, class, cause, deliver, queued_at, state, started_at, ended_at)
-             SELECT ?, pk, key, 'main', 'input', 0, 1, ?, 1, ? FROM sessions WHERE key = ?`,
+            `INSERT INTO runs (id, session_pk, lane, class, deliver, queued_at, state, started_at, ended_at)
+             SELECT ?, pk, key, 'main', 0, 1, ?, 1, ? FROM sessions WHERE key = ?`,
             `run-${n}`,
             n % 13 === 0 ? 'waiting' : n % 2 === 0 ? 'ok' : 'error',
             n % 13 === 0 ? null : 1,

@@ -3,12 +3,11 @@ import { z } from 'zod';
 import type { Engine } from '../../engine/engine.ts';
 import type { Look } from '../../engine/offers.ts';
 import type { Runner } from '../../engine/runner.ts';
-import type { FeedEvent } from '../../protocol/event.ts';
 import type { Store } from '../../store/contract.ts';
 import { defineTool, type Tool, type ToolContext, type ToolOutcome } from '../../tools/define.ts';
 
 export interface GuestParts {
-  store: Store<FeedEvent>;
+  store: Store;
   engine: Engine;
   now(): number;
   after(ms: number, work: () => void): () => void;
@@ -25,7 +24,9 @@ const awayAfterMs = 60_000;
 /** The turn waits as a row, without a slot, until somebody has answered it. */
 export const guestRunner: Runner = {
   async run(turn) {
-    if (!(await turn.offer())) await turn.end({ text: '', usage: { input: 0, output: 0 } });
+    if (await turn.offer()) return 'parked';
+    await turn.end({ text: '', usage: { input: 0, output: 0 } });
+    return 'ended';
   },
 };
 
@@ -38,7 +39,7 @@ export class Guests {
 
   constructor(parts: GuestParts) {
     this.parts = parts;
-    this.undo = parts.store.onCommit((events) => {
+    this.undo = parts.store.follow((events) => {
       for (const event of events) if (event.kind === 'run') for (const wake of this.waiting.get(event.sessionKey) ?? []) wake();
     });
   }
@@ -113,7 +114,7 @@ export class Guests {
         signal.throwIfAborted();
         const look = await engine.look(session.key, { again: retake, replyMs });
         retake = false; // what another takes meanwhile is theirs
-        if (signal.aborted && look.turn) await engine.giveBack(look.turn.turnId);
+        if (signal.aborted && look.turn) await engine.giveBack(session.key, look.turn.turnId);
         signal.throwIfAborted();
         if (look.turn || look.stopped.length > 0 || over) return { value: shown(look), taint: look.taint };
         await woken;

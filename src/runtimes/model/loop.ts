@@ -18,7 +18,7 @@ export function modelRunner(model: Model, invoker: Invoker): Runner {
       let used = turn.totalTokens;
       let summaries = 0;
       while (turn.steps < mostSteps) {
-        if ((await carryOut(turn, invoker)) === 'parked') return;
+        if ((await carryOut(turn, invoker)) === 'parked') return 'parked';
         await turn.steer();
         const request = await requestOf(turn, model, invoker);
         const live: StepLive = { signal: turn.signal, delta: (text) => turn.delta(text), again: () => turn.retract() };
@@ -37,7 +37,10 @@ export function modelRunner(model: Model, invoker: Invoker): Runner {
         }
         turn.signal.throwIfAborted();
         used = inUse(said.usage);
-        if (said.calls.length === 0) return turn.end({ text: said.text, usage: said.usage, cut: said.cut });
+        if (said.calls.length === 0) {
+          await turn.end({ text: said.text, usage: said.usage, cut: said.cut });
+          return 'ended';
+        }
         const calls = said.calls.map((call) => ({ ...call, effect: effectOf(request, call.tool) }));
         await turn.step({ text: said.text, calls, usage: said.usage, reasoning: said.reasoning, cut: said.cut });
       }
@@ -74,13 +77,12 @@ function inTurns(calls: PendingCall[]): PendingCall[][] {
 }
 
 async function requestOf(turn: Turn, model: Model, invoker: Invoker): Promise<StepRequest> {
-  const prompt = await turn.prompt(model.promptEntries);
-  const settings = await turn.settings();
+  const { session, prompt, settings } = await turn.look(model.promptEntries);
   return {
     agentId: turn.agentId,
     sessionKey: turn.sessionKey,
     prompt,
-    tools: await invoker.toolsFor(turn.sessionPk, turn.signal),
+    tools: await invoker.toolsFor(session, turn.signal),
     settings,
   };
 }

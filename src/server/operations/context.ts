@@ -1,7 +1,6 @@
 // What the handlers of all operations share: the caller's view, sessions by name, runs that the caller may know.
 import type { Engine } from '../../engine/engine.ts';
 import { InterlaneError } from '../../errors.ts';
-import type { FeedEvent } from '../../protocol/event.ts';
 import type { OperationName, ReadParams, Results } from '../../protocol/operations/all.ts';
 import { isTerminal } from '../../protocol/run.ts';
 import { keyContext } from '../../rules/agents.ts';
@@ -35,7 +34,7 @@ export interface Call {
 }
 
 export interface OperationParts {
-  store: Store<FeedEvent>;
+  store: Store;
   engine: Engine;
   sessions: Sessions;
   invoker: Invoker;

@@ -2,7 +2,7 @@
 import { chmodSync, closeSync, existsSync, openSync, statSync } from 'node:fs';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { InterlaneError, reasonOf } from '../../errors.ts';
-import type { Query } from '../contract.ts';
+import { isQuery, type Ask, type Query } from '../contract.ts';
 import { applicationId, migrations } from '../migrations.ts';
 
 export type Durability = 'full' | 'normal';
@@ -26,8 +26,14 @@ export class Connection {
     if (!statement) this.statements.set(query.sql, (statement = this.database.prepare(planned(query.sql))));
     if (query.want === 'one') return statement.get(...query.params);
     if (query.want === 'all') return statement.all(...query.params);
-    const { changes, lastInsertRowid } = statement.run(...query.params);
-    return { changes: Number(changes), lastId: Number(lastInsertRowid) };
+    return { changes: Number(statement.run(...query.params).changes) };
+  }
+
+  /** For reading: one query, or several that are independent of each other. */
+  answerAll(ask: Ask): unknown {
+    if (Array.isArray(ask)) return ask.map((query) => this.answer(query));
+    if (isQuery(ask)) return this.answer(ask);
+    throw new InterlaneError('INTERNAL', 'a read takes no locks and no numbers');
   }
 
   close(): void {

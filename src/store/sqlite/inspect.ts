@@ -43,7 +43,7 @@ export function snapshot(stateDir: string): { read<R>(body: (t: Reading) => Body
   }
   const connection = new Connection(database);
   database.exec('BEGIN');
-  return { read: (body) => drive(body(reading), (query) => connection.answer(query)), close: () => connection.close() };
+  return { read: (body) => drive(body(reading), (ask) => connection.answerAll(ask)), close: () => connection.close() };
 }
 
 /** Whether a process holds the state. Reading a database that is locked for writing is refused, and nothing else is done. */

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { InterlaneError } from '../../errors.ts';
-import type { Command, Query, ReadQuery } from '../contract.ts';
+import type { Command, Query, ReadQuery, Writing } from '../contract.ts';
 import { Connection, openDatabase, type Durability } from './database.ts';
 import { databaseName, openSqliteStore } from './open.ts';
 import { SqliteStore, type StoreParts } from './store.ts';
@@ -31,7 +31,7 @@ function open({ durability = 'full', elapsed = () => 0 }: { durability?: Durabil
   const ticks: (() => void)[] = [];
   const fatal: InterlaneError[] = [];
   const parts: StoreParts = { afterTick: (work) => void ticks.push(work), elapsed, fatal: (error) => void fatal.push(error) };
-  const store = new SqliteStore<string>(writer, parts);
+  const store = new SqliteStore<Said>(writer, parts);
   /** Ends the current tick as often as the store asks for it, or the given number of times. */
   const tick = (times = Infinity) => {
     for (let done = 0; done < times; done++) {
@@ -49,13 +49,20 @@ function open({ durability = 'full', elapsed = () => 0 }: { durability?: Durabil
   return { directory, file, store, writer, tick, rows, pragma, fatal };
 }
 
+/** An event, and the row of the feed that goes with it. */
+type Said = { pos: number; key: string };
+const said = (key: string): Parameters<Writing<Said>['note']> => [
+  { sessionPk: 0, kind: 'session', refPk: 0, state: null, detail: null, level: 0, at: 0, moves: false },
+  { key },
+];
+
 type Put = { key: string; value?: string };
 
-const put: Command<Put, string, string> = {
+const put: Command<Put, string, Said> = {
   name: 'put',
   *body(t, { key, value = '' }) {
     yield* t.run('INSERT INTO meta (key, value) VALUES (?, ?)', key, value);
-    t.emit(key);
+    t.note(...said(key));
     return key;
   },
 };
@@ -82,7 +89,7 @@ describe('the files', () => {
     const before = process.umask(0);
     onTestFinished(() => void process.umask(before));
     const directory = mkdtempSync(join(tmpdir(), 'interlane-store-'));
-    const store = openSqliteStore<string>(directory, 'full', { afterTick: queueMicrotask, elapsed: () => 0, fatal: () => {} });
+    const store = openSqliteStore<Said>(directory, 'full', { afterTick: queueMicrotask, elapsed: () => 0, fatal: () => {} });
     onTestFinished(async () => {
       await store.close();
       rmSync(directory, { recursive: true });
@@ -137,7 +144,7 @@ describe('a batch', () => {
   it('of 16 with one bad command loses only that one', async () => {
     const { store, writer, tick, rows } = open();
     const published: string[] = [];
-    store.onCommit((events) => published.push(...events));
+    store.follow((events) => published.push(...events.map(({ key }) => key)));
     const keys = Array.from({ length: 16 }, (_, index) => (index === 7 ? 'k0' : `k${index}`));
     const outcomes = keys.map((key) => outcome(store.write(put, { key })));
     tick();
@@ -150,8 +157,8 @@ describe('a batch', () => {
   it('is run again with a savepoint for each command only when one fails after it has written', async () => {
     const { store, writer, tick, rows } = open();
     const published: string[] = [];
-    store.onCommit((events) => published.push(...events));
-    const refuse = (written: boolean): Command<Put, string, string> => ({
+    store.follow((events) => published.push(...events.map(({ key }) => key)));
+    const refuse = (written: boolean): Command<Put, string, Said> => ({
       name: 'refuse',
       *body(t, { key }) {
         if (written) yield* put.body(t, { key });
@@ -175,7 +182,7 @@ describe('a batch', () => {
 
   it('tells nobody of a refusal before its commit, for the refusal may rest on what is then undone', async () => {
     const { store, writer, tick, rows, pragma } = open();
-    const ifNew: Command<Put, string, string> = {
+    const ifNew: Command<Put, string, Said> = {
       name: 'ifNew',
       *body(t, { key }) {
         if (yield* t.one('SELECT 1 FROM meta WHERE key = ?', key)) throw new InterlaneError('LABEL_IN_USE', `label ${key} is in use`);
@@ -196,11 +203,11 @@ describe('a batch', () => {
 
 describe('a full disk', () => {
   /** 16 commands and room for 14 pages: nine fit, the tenth asks for 20 more. */
-  function fill(tenth: Command<Put, string, string>) {
+  function fill(tenth: Command<Put, string, Said>) {
     const opened = open();
     const { store, writer, tick, pragma } = opened;
     const published: string[] = [];
-    store.onCommit((events) => published.push(...events));
+    store.follow((events) => published.push(...events.map(({ key }) => key)));
     writer.database.exec(`PRAGMA max_page_count = ${Number(pragma('page_count')) + 14}`);
     const outcomes = Array.from({ length: 16 }, (_, index) =>
       store.write(index === 9 ? tenth : put, { key: `k${index}`, value: large }).catch((error: unknown) => error as InterlaneError),
@@ -209,7 +216,7 @@ describe('a full disk', () => {
     return { ...opened, outcomes, published };
   }
 
-  const greedy: Command<Put, string, string> = {
+  const greedy: Command<Put, string, Said> = {
     name: 'greedy',
     *body(t, { key, value }) {
       for (let i = 0; i < 20; i++) yield* put.body(t, { key: `${key} ${i}`, value: value! });
@@ -237,7 +244,7 @@ describe('a full disk', () => {
     expect([rows(), published.length]).toEqual([26, 26]);
   });
 
-  const stubborn: [string, Command<Put, string, string>['body']][] = [
+  const stubborn: [string, Command<Put, string, Said>['body']][] = [
     [
       'catches the error and goes on',
       function* (t, { key, value }) {

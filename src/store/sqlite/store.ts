@@ -1,11 +1,27 @@
 // The SQLite store: commands of a tick share one commit; order in = commit order = resolve order = publish order.
 import { InterlaneError } from '../../errors.ts';
-import { drive, reading, writing, type Command, type Query, type ReadQuery, type Store, type WriteOptions } from '../contract.ts';
+import {
+  complete,
+  drive,
+  isQuery,
+  reading,
+  type Ask,
+  type Command,
+  type Counter,
+  type Query,
+  type ReadQuery,
+  type Store,
+  type WriteOptions,
+} from '../contract.ts';
+import type { FeedEvent } from '../../protocol/event.ts';
+import { place } from '../tables/feed.ts';
+import { firstOfCounters } from '../counters.ts';
 import { asStoreError, explain, sqliteCode, type Connection } from './database.ts';
 
 interface Job<Event> {
   name: string;
-  run(events: Event[]): void;
+  /** Returns its events. */
+  run(): Event[];
   resolve(): void;
   reject(error: unknown): void;
   bytes: number;
@@ -35,7 +51,7 @@ const queueBytes = 64 * 1024 * 1024;
 const ioError = 10;
 const begin: Query = { sql: 'BEGIN IMMEDIATE', params: [], want: 'run' };
 
-export class SqliteStore<Event> implements Store<Event> {
+export class SqliteStore<Event extends { pos: number } = FeedEvent> implements Store<Event> {
   private readonly writer: Connection;
   private readonly parts: StoreParts;
   private readonly urgent: Job<Event>[] = [];
@@ -48,10 +64,13 @@ export class SqliteStore<Event> implements Store<Event> {
   /** The current command may have changed something. */
   private wrote = false;
   private readonly listeners = new Set<(events: Event[]) => void>();
+  /** The last number given of each. This process is the only writer, so they are kept in memory; a command that is undone leaves a gap. */
+  private readonly counters: Record<Counter, number>;
 
   constructor(writer: Connection, parts: StoreParts) {
     this.writer = writer;
     this.parts = parts;
+    this.counters = drive(firstOfCounters(reading), (ask) => this.ask(ask));
   }
 
   write<Args, R>(command: Command<Args, R, Event>, args: Args, options: WriteOptions = {}): Promise<R> {
@@ -65,8 +84,10 @@ export class SqliteStore<Event> implements Store<Event> {
       const job: Job<Event> = {
         name: command.name,
         bytes,
-        run: (events) => {
-          result = drive(command.body(writing(events), args), (query) => this.answer(query));
+        run: () => {
+          const done = drive(complete(command, args, place), (ask) => this.ask(ask));
+          result = done.result;
+          return done.events;
         },
         resolve: () => resolve(result),
         reject,
@@ -84,15 +105,19 @@ export class SqliteStore<Event> implements Store<Event> {
   // oxlint-disable-next-line require-await -- asynchronous by contract: another store waits for the network here
   async read<Args, R>(query: ReadQuery<Args, R>, args: Args): Promise<R> {
     if (this.closed) throw new InterlaneError('UNAVAILABLE', 'store is closed; the gateway is stopping');
-    return drive(query.body(reading, args), (one) => {
+    const one = (asked: Query): unknown => {
       // Whatever else a SELECT does, it does not write; a connection that is switched to reading would plan everything again.
-      if (!/^\s*SELECT\b/.test(one.sql))
-        throw new InterlaneError('INTERNAL', `store is readonly for "${query.name}", which is not a command`);
-      return this.writer.answer(one);
+      if (!/^\s*SELECT\b/.test(asked.sql)) throw readonly(query.name);
+      return this.writer.answer(asked);
+    };
+    return drive(query.body(reading, args), (ask) => {
+      if (Array.isArray(ask)) return ask.map(one);
+      if (isQuery(ask)) return one(ask);
+      throw readonly(query.name);
     });
   }
 
-  onCommit(listener: (events: Event[]) => void): () => void {
+  follow(listener: (events: Event[]) => void): () => void {
     this.listeners.add(listener);
     return () => void this.listeners.delete(listener);
   }
@@ -173,11 +198,9 @@ export class SqliteStore<Event> implements Store<Event> {
   private runBare(next: () => Job<Event> | undefined): Done<Event>[] | undefined {
     const done: Done<Event>[] = [];
     for (let job = next(); job; job = next()) {
-      const events: Event[] = [];
       this.wrote = false;
       try {
-        job.run(events);
-        done.push({ events, settle: job.resolve });
+        done.push({ events: job.run(), settle: job.resolve });
       } catch (thrown) {
         if (!this.writer.database.isTransaction) throw thrown;
         if (this.wrote) return undefined;
@@ -188,10 +211,9 @@ export class SqliteStore<Event> implements Store<Event> {
   }
 
   private runGuarded(job: Job<Event>): Done<Event> {
-    const events: Event[] = [];
     this.exec('SAVEPOINT command');
     try {
-      job.run(events);
+      const events = job.run();
       this.exec('RELEASE command');
       return { events, settle: job.resolve };
     } catch (thrown) {
@@ -219,6 +241,14 @@ export class SqliteStore<Event> implements Store<Event> {
     this.answer({ sql, params: [], want: 'run' });
   }
 
+  /** One writer process at a time holds the state, so every lock is free and every counter is ours. */
+  private ask(ask: Ask): unknown {
+    if (Array.isArray(ask)) return ask.map((query) => this.answer(query));
+    if (isQuery(ask)) return this.answer(ask);
+    if ('lock' in ask) return true;
+    return (this.counters[ask.next] += ask.count);
+  }
+
   /** A full disk undoes the whole transaction, not only the command; a body that went on would write outside of any. */
   private answer(query: Query): unknown {
     if (this.lost !== undefined) throw this.lost;
@@ -231,6 +261,8 @@ export class SqliteStore<Event> implements Store<Event> {
     }
   }
 }
+
+const readonly = (name: string) => new InterlaneError('INTERNAL', `store is readonly for "${name}", which is not a command`);
 
 function refused<Event>(job: Job<Event>, thrown: unknown): Done<Event> {
   return { events: [], settle: () => job.reject(asStoreError(thrown, job.name)) };

@@ -59,10 +59,6 @@ export function* agentsWithSessions(t: Reading): Body<string[]> {
 
 // Finding -------------------------------------------------------------------------------------------------------------
 
-export function* currentByKey(t: Reading, key: string): Body<SessionRow | undefined> {
-  return yield* t.one<SessionRow>('SELECT * FROM sessions WHERE key = ? AND current = 1', key);
-}
-
 export function* currentById(t: Reading, id: string): Body<SessionRow | undefined> {
   return yield* t.one<SessionRow>('SELECT * FROM sessions WHERE id = ? AND current = 1', id);
 }
@@ -79,11 +75,6 @@ export function* currentByIdStart(t: Reading, start: string): Body<SessionRow[]>
     start,
     `${start}\u{10ffff}`,
   );
-}
-
-/** A life of a session, whether or not it is the current one. */
-export function* lifeById(t: Reading, id: string): Body<SessionRow | undefined> {
-  return yield* t.one<SessionRow>('SELECT * FROM sessions WHERE id = ?', id);
 }
 
 export function* useById(t: Reading, id: string): Body<Pick<SessionRow, 'level' | 'total_tokens'> | undefined> {

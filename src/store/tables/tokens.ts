@@ -39,7 +39,7 @@ export function* anyOperator(t: Reading): Body<boolean> {
   return (yield* t.one(`SELECT id FROM tokens WHERE kind = 'operator' ORDER BY id LIMIT 1`)) !== undefined;
 }
 
-export function* insert(t: Writing<unknown>, row: TokenRow): Body<void> {
+export function* insert(t: Writing, row: TokenRow): Body<void> {
   yield* t.run(
     'INSERT INTO tokens (id, name, hash, kind, scopes, level, session_key, created_at, last_used_at, expires_at) VALUES (?,?,?,?,?,?,?,?,?,?)',
     row.id,
@@ -56,18 +56,18 @@ export function* insert(t: Writing<unknown>, row: TokenRow): Body<void> {
 }
 
 /** Puts another secret, and with it another id, under the same name. */
-export function* replaceSecret(t: Writing<unknown>, name: string, secret: { id: string; hash: string }, now: number): Body<void> {
+export function* replaceSecret(t: Writing, name: string, secret: { id: string; hash: string }, now: number): Body<void> {
   yield* t.run('UPDATE tokens SET id = ?, hash = ?, created_at = ?, last_used_at = NULL WHERE name = ?', secret.id, secret.hash, now, name);
 }
 
-export function* remove(t: Writing<unknown>, name: string): Body<void> {
+export function* remove(t: Writing, name: string): Body<void> {
   yield* t.run('DELETE FROM tokens WHERE name = ?', name);
 }
 
-export function* markUsed(t: Writing<unknown>, id: string, now: number): Body<void> {
+export function* markUsed(t: Writing, id: string, now: number): Body<void> {
   yield* t.run('UPDATE tokens SET last_used_at = ? WHERE id = ?', now, id);
 }
 
-export function* removeExpired(t: Writing<unknown>, now: number): Body<void> {
+export function* removeExpired(t: Writing, now: number): Body<void> {
   yield* t.run('DELETE FROM tokens WHERE expires_at IS NOT NULL AND expires_at <= ?', now);
 }

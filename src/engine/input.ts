@@ -1,0 +1,54 @@
+// The kinds of input, each made by its own constructor: what it is, who it is from and how it is queued follows from where it came in.
+import type { QueueMode } from '../protocol/run.ts';
+import type { DeliveryContext } from '../protocol/session.ts';
+import type { SessionRow } from '../store/rows.ts';
+import type { Input } from './queue.ts';
+
+/** A message that came in on a channel. Its answer goes back to where it came from. */
+export function fromChannel(message: {
+  runId: string;
+  text: string;
+  channel: string;
+  principal: string;
+  taint: number;
+  mode: QueueMode;
+  destination: DeliveryContext;
+  budgetMs: number;
+  notBefore?: number | undefined;
+}): Input {
+  const { runId, text, channel, principal, taint, mode, destination, budgetMs, notBefore } = message;
+  const provenance = { kind: 'user' as const, channel };
+  return { runId, text, provenance, principal, taint, mode, class: 'main', deliver: true, destination, budgetMs, notBefore };
+}
+
+/** A message of an operator, on the gateway's own channel. */
+export function fromOperator(message: {
+  runId: string;
+  text: string;
+  channel: string;
+  principal: string;
+  taint: number;
+  mode: QueueMode;
+  deliver: boolean;
+  budgetMs: number;
+}): Input {
+  const { channel, ...rest } = message;
+  return { ...rest, provenance: { kind: 'user', channel }, class: 'main' };
+}
+
+/** A message of another session: a request, a reply to one, or the announce turn of an exchange. It is never delivered by itself. */
+export function fromSession(message: {
+  runId: string;
+  text: string;
+  context: string;
+  from: SessionRow;
+  kind: 'inter_session' | 'announce';
+  taint: number;
+  flow: { kind: string; pk: number };
+  chain: { rootPk: number | undefined; hop: number };
+  budgetMs: number | undefined;
+}): Input {
+  const { from, kind, ...rest } = message;
+  const provenance = { kind, sourceSession: from.key, sourceTool: 'sessions_send' };
+  return { ...rest, provenance, principal: `session:${from.id}`, mode: 'followup', class: 'nested', deliver: false };
+}

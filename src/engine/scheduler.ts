@@ -1,0 +1,254 @@
+// Keeps lanes moving: claims runs for free slots, hands each to its runner, and writes exactly one end for it.
+import type { Clock } from '../clock.ts';
+import { InterlaneError, reasonOf } from '../errors.ts';
+import type { FeedEvent } from '../protocol/event.ts';
+import { runClasses, type RunClass } from '../protocol/run.ts';
+import type { Store } from '../store/contract.ts';
+import type { SessionRow } from '../store/rows.ts';
+import { suspectCrashes } from '../store/tables/runs.ts';
+import type { Current } from './flow.ts';
+import type { Claim } from './lease.ts';
+import type { Runner } from './runner.ts';
+import { claimRuns, finishRun, releaseRun } from './runs.ts';
+import { makeTurn } from './turn.ts';
+
+/** Text as a model makes it. `replace`: what came before in this step does not count. */
+export interface Delta {
+  runId: string;
+  sessionKey: string;
+  text: string;
+  replace?: true;
+}
+
+export interface SchedulerParts {
+  store: Store;
+  clock: Clock;
+  current: Current;
+  runner(session: SessionRow): Runner;
+  caps: Record<RunClass, number>;
+  warn(message: string): void;
+  /** Text as it is made; ephemeral. */
+  onDelta?(delta: Delta): void;
+}
+
+interface Live {
+  claim: Claim;
+  controller: AbortController;
+  startedAt: number;
+  done: Promise<void>;
+  /** Text since the last step; kept if the turn is aborted. */
+  said: string;
+  /** Something was queued behind it in its lane. */
+  behind: boolean;
+}
+
+class Stopped {
+  readonly why: 'abort' | 'timeout' | 'shutdown';
+  readonly reason: string;
+  constructor(why: 'abort' | 'timeout' | 'shutdown', reason: string) {
+    this.why = why;
+    this.reason = reason;
+  }
+}
+
+const retryMs = 1_000;
+const longestRetryMs = 5_000;
+
+export class Scheduler {
+  private readonly parts: SchedulerParts;
+  private readonly claim: ReturnType<typeof claimRuns>;
+  private readonly finishRun: ReturnType<typeof finishRun>;
+  private readonly live = new Map<number, Live>();
+  private readonly lanes = new Map<string, Live>();
+  private owner = 0;
+  private running = false;
+  private claiming: Promise<void> | undefined;
+  private pumpAgain = false;
+
+  constructor(parts: SchedulerParts) {
+    this.parts = parts;
+    this.claim = claimRuns(parts.current);
+    this.finishRun = finishRun(parts.current);
+  }
+
+  start(owner: number): void {
+    this.owner = owner;
+    this.running = true;
+    this.pump();
+  }
+
+  /** Stops taking work, lets live turns finish for a while, and hands the rest back to the queue. */
+  async close(graceMs: number): Promise<void> {
+    this.running = false;
+    await this.claiming; // what it claims is let go like the others
+    const turns = [...this.live.values()];
+    const cancel = this.parts.clock.after(graceMs, () => {
+      for (const { controller } of turns) controller.abort(new Stopped('shutdown', 'the gateway is stopping'));
+    });
+    await Promise.all(turns.map((turn) => turn.done));
+    cancel();
+  }
+
+  /** Whether nothing is under way that could go on by itself. */
+  get idle(): boolean {
+    return this.live.size === 0 && this.claiming === undefined;
+  }
+
+  published(events: FeedEvent[]): void {
+    for (const event of events)
+      if (event.kind === 'run' && event.state === 'queued') {
+        const live = this.lanes.get(event.sessionKey);
+        if (live) live.behind = true;
+      }
+    // A claim's own event makes nothing ready.
+    if (events.some((event) => event.kind === 'run' && event.state !== 'running')) this.pump();
+  }
+
+  /** Runs whose stop was committed; those under way here are interrupted. */
+  stop(runPks: number[]): void {
+    for (const pk of runPks) this.live.get(pk)?.controller.abort(new Stopped('abort', 'aborted'));
+  }
+
+  /** One claim at a time; what becomes ready meanwhile is claimed next. */
+  pump(): void {
+    if (!this.running) return;
+    if (this.claiming) {
+      this.pumpAgain = true;
+      return;
+    }
+    const free = this.freeSlots();
+    if (runClasses.every((runClass) => free[runClass] <= 0)) return;
+    const suspectLive = [...this.live.values()].some(({ claim }) => claim.run.crashes >= suspectCrashes);
+    const args = { owner: this.owner, free, suspectLive, now: this.parts.clock.now() };
+    this.claiming = this.parts.store
+      .write(this.claim, args, { urgent: true })
+      .then((claims) => {
+        for (const claim of claims) this.begin(claim);
+      })
+      .catch((thrown: unknown) => {
+        if (!this.running) return;
+        this.parts.warn(`runs could not be claimed: ${reasonOf(thrown)}`);
+        this.parts.clock.after(retryMs, () => this.pump());
+      })
+      .finally(() => {
+        this.claiming = undefined;
+        if (!this.pumpAgain) return;
+        this.pumpAgain = false;
+        this.pump();
+      });
+  }
+
+  private freeSlots(): Record<RunClass, number> {
+    const free = { ...this.parts.caps };
+    for (const { claim } of this.live.values()) free[claim.run.class]--;
+    return free;
+  }
+
+  private begin(claim: Claim): void {
+    const live: Live = {
+      claim,
+      controller: new AbortController(),
+      startedAt: this.parts.clock.elapsed(),
+      done: Promise.resolve(),
+      said: '',
+      behind: claim.behind > 0,
+    };
+    this.live.set(claim.runPk, live);
+    this.lanes.set(claim.lane, live);
+    live.done = this.takeTurn(live).finally(() => {
+      const wasFull = this.freeSlots()[claim.run.class] <= 0;
+      if (this.live.get(claim.runPk) === live) this.live.delete(claim.runPk);
+      if (this.lanes.get(claim.lane) === live) this.lanes.delete(claim.lane);
+      // What waits for a slot, or for a suspect to be over, is claimed now. Everything else is claimed when it becomes ready.
+      if (wasFull || claim.run.crashes >= suspectCrashes) this.pump();
+    });
+  }
+
+  /** A run fails as data: whatever the runner does, exactly one end is written, unless the lease is gone. */
+  private async takeTurn(live: Live): Promise<void> {
+    const { claim, controller } = live;
+    const { run } = claim;
+    const left = run.budget_ms - run.used_ms;
+    const stopClock =
+      run.budget_ms > 0
+        ? this.parts.clock.after(Math.max(0, left), () =>
+            controller.abort(new Stopped('timeout', `the run took longer than ${run.budget_ms} ms`)),
+          )
+        : () => {};
+    const tell = (text: string, replace?: true) =>
+      this.parts.onDelta?.({ runId: run.id, sessionKey: claim.session.key, text, ...(replace ? { replace } : {}) });
+    let ended = false;
+    const turn = makeTurn(this.parts, {
+      claim,
+      signal: controller.signal,
+      usedMs: () => this.used(live),
+      behind: () => live.behind,
+      live: {
+        add: (text) => {
+          live.said += text;
+          tell(text);
+        },
+        drop: () => {
+          if (live.said === '') return;
+          live.said = '';
+          tell('', true);
+        },
+        keep: () => (live.said = ''),
+      },
+      end: async (end) => {
+        await this.finish(end);
+        ended = true;
+      },
+    });
+    try {
+      const how = await this.parts.runner(claim.session).run(turn);
+      if (how === 'ended' && !ended) throw new Error('the runner stopped without ending the turn');
+    } catch (thrown) {
+      if (!ended) await this.settle(live, thrown);
+    } finally {
+      stopClock();
+    }
+  }
+
+  private async settle(live: Live, thrown: unknown): Promise<void> {
+    const { claim, controller } = live;
+    const { runPk, epoch, lane } = claim;
+    const stopped = controller.signal.aborted && controller.signal.reason instanceof Stopped ? controller.signal.reason : undefined;
+    const common = { runPk, epoch, lane, now: this.parts.clock.now(), usedMs: this.used(live) };
+    try {
+      if (isLost(thrown)) return;
+      if (stopped?.why === 'shutdown') await this.parts.store.write(releaseRun, common, { urgent: true });
+      else if (stopped?.why === 'abort')
+        await this.finish({ ...common, outcome: 'aborted', text: live.said, code: 'ABORTED', error: stopped.reason });
+      else if (stopped?.why === 'timeout')
+        await this.finish({ ...common, outcome: 'timeout', text: live.said, code: 'TIMEOUT', error: stopped.reason });
+      else {
+        const code = thrown instanceof InterlaneError ? thrown.code : 'RUN_FAILED';
+        await this.finish({ ...common, outcome: 'error', code, error: reasonOf(thrown) });
+      }
+    } catch (failed) {
+      if (isLost(failed)) return;
+      // The row still says "running": the next start recovers it.
+      this.parts.warn(`run ${claim.run.id} could not be ended: ${reasonOf(failed)}`);
+    }
+  }
+
+  /** A disk that is full for a moment does not leave a lane blocked: the end is written as soon as it can be. */
+  private async finish(end: Parameters<typeof this.finishRun.body>[1]): Promise<void> {
+    for (let wait = retryMs; ; wait = Math.min(wait * 2, longestRetryMs)) {
+      try {
+        return await this.parts.store.write(this.finishRun, end, { urgent: true, bytes: end.text?.length ?? 0 });
+      } catch (thrown) {
+        if (!(thrown instanceof InterlaneError && thrown.code === 'STORE_FAILED' && this.running)) throw thrown;
+        this.parts.warn(`run could not be ended yet: ${thrown.message}`);
+        await new Promise<void>((resolve) => this.parts.clock.after(wait, resolve));
+      }
+    }
+  }
+
+  private used(live: Live): number {
+    return Math.max(0, Math.round(this.parts.clock.elapsed() - live.startedAt));
+  }
+}
+
+const isLost = (thrown: unknown) => thrown instanceof InterlaneError && thrown.code === 'LEASE_LOST';

@@ -1,0 +1,119 @@
+// Looks after what is due: stopped queues, waits, offers, flows, and what may be forgotten. Sleeps until the next thing is due.
+import type { Clock } from '../clock.ts';
+import { reasonOf } from '../errors.ts';
+import type { FeedEvent } from '../protocol/event.ts';
+import type { ReadQuery, Store } from '../store/contract.ts';
+import * as runs from '../store/tables/runs.ts';
+import type { EngineCommand } from './feed.ts';
+import type { Current } from './flow.ts';
+import { sweepOffers } from './offers.ts';
+import { forgotten, purgeSome, toForget } from './retention.ts';
+import { sweepStops } from './sessions.ts';
+import { sweepWaits } from './wait.ts';
+
+export interface SweeperParts {
+  store: Store;
+  clock: Clock;
+  current: Current;
+  /** How long the feed, ended runs and settled deliveries are kept; for ever without it. */
+  keepMs?: number;
+  /** Lets the search index, and whatever else is kept beside the store, forget sessions that were purged; false: ask again later. */
+  forget?(sessionPks: number[]): Promise<boolean>;
+  warn(message: string): void;
+  /** Something may have become ready. */
+  ready(): void;
+}
+
+/** Timers are set again at least this often, so that a clock that jumps is noticed. */
+const longestSleepMs = 5_000;
+/** With nothing due, this often is enough for what only gets old. */
+const idleSweepMs = 60_000;
+
+export class Sweeper {
+  private readonly parts: SweeperParts;
+  private readonly commands: EngineCommand<{ now: number }, number>[];
+  private running = false;
+  private cancel: () => void = () => {};
+  private forgetting: Promise<void> | undefined;
+
+  constructor(parts: SweeperParts) {
+    this.parts = parts;
+    const { current } = parts;
+    this.commands = [sweepStops(current), sweepWaits(current), sweepOffers(current), sweepFlows(current)];
+  }
+
+  start(): void {
+    this.running = true;
+    this.sweep();
+  }
+
+  close(): void {
+    this.running = false;
+    this.cancel();
+  }
+
+  published(events: FeedEvent[]): void {
+    if (events.some((event) => event.kind === 'run' && event.state === 'waiting')) this.sweep();
+  }
+
+  /** What is due may have changed: looks again now. */
+  sweep(): void {
+    if (!this.running) return;
+    this.cancel();
+    const { clock, warn } = this.parts;
+    this.turn().catch((thrown: unknown) => {
+      if (!this.running) return;
+      warn(`waits could not be looked through: ${reasonOf(thrown)}`);
+      this.cancel = clock.after(longestSleepMs, () => this.sweep());
+    });
+  }
+
+  private async turn(): Promise<void> {
+    const { store, clock, keepMs, ready } = this.parts;
+    for (const command of this.commands) while ((await store.write(command, { now: clock.now() }, { urgent: true })) > 0) ready();
+    while ((await store.write(purgeSome, { now: clock.now(), keepMs: keepMs ?? null }, { urgent: true })) > 0);
+    this.forget();
+    const next = await store.read(nextDue, {});
+    if (!this.running) return;
+    if (next.startable !== null && next.startable <= clock.now()) ready();
+    const startable = next.startable !== null && next.startable > clock.now() ? next.startable : Infinity;
+    const due = Math.min(next.flow ?? Infinity, next.wait ?? Infinity, next.offer ?? Infinity, startable);
+    const most = due === Infinity ? idleSweepMs : longestSleepMs;
+    this.cancel();
+    this.cancel = clock.after(Math.min(Math.max(due - clock.now(), 1), most), () => this.sweep());
+  }
+
+  /** Beside the sweep, which nothing may hold up: the index works through this at its own pace. */
+  private forget(): void {
+    const { store, warn, forget = async () => true } = this.parts;
+    const work = async () => {
+      for (;;) {
+        const sessionPks = await store.read(toForget, {});
+        if (sessionPks.length === 0 || !(await forget(sessionPks))) return;
+        await store.write(forgotten, { sessionPks });
+      }
+    };
+    this.forgetting ??= work()
+      .catch((thrown: unknown) => this.running && warn(`search index could not forget what was deleted yet: ${reasonOf(thrown)}`))
+      .then(() => (this.forgetting = undefined));
+  }
+}
+
+function sweepFlows(current: Current): EngineCommand<{ now: number }, number> {
+  return {
+    name: 'sweep flows',
+    *body(t, { now }) {
+      const kernel = current();
+      let swept = 0;
+      for (const flow of kernel.flows.values()) swept += yield* flow.sweep(t, kernel, now);
+      return swept;
+    },
+  };
+}
+
+const nextDue: ReadQuery<object, { wait: number | null; offer: number | null; flow: number | null; startable: number | null }> = {
+  name: 'next due',
+  *body(t) {
+    return yield* runs.nextDue(t);
+  },
+};

@@ -1,0 +1,72 @@
+// The `feed` table: the order of everything that happened. A cursor is a position in it. `feed_head` is the last position given.
+import type { Body, FeedNote, Reading, Writing } from '../contract.ts';
+import type { FeedEvent } from '../../protocol/event.ts';
+import * as sessions from './sessions.ts';
+
+export interface FeedRow {
+  pos: number;
+  session_pk: number;
+  kind: FeedEvent['kind'];
+  ref_pk: number;
+  state: string | null;
+  detail: string | null;
+  level: number;
+  at: number;
+}
+
+/** Rows of one INSERT. */
+const rowsAtOnce = 40;
+const oneRow = '(?, ?, ?, ?, ?, ?, ?, ?)';
+const inserts = Array.from(
+  { length: rowsAtOnce },
+  (_, index) =>
+    `INSERT INTO feed (pos, session_pk, kind, ref_pk, state, detail, level, at) VALUES ${Array.from({ length: index + 1 }, () => oneRow).join(', ')}`,
+);
+
+/** The last thing a command does: its notes get their positions, and the sessions that spoke move to the top of lists. */
+export function* place(t: Pick<Writing<{ pos: number }>, 'run'>, notes: FeedNote[], first: number): Body<void> {
+  const moved = new Map<number, number>();
+  for (let from = 0; from < notes.length; from += rowsAtOnce) {
+    const part = notes.slice(from, from + rowsAtOnce);
+    const params = part.flatMap((note, index) => {
+      const pos = first + from + index;
+      if (note.moves) moved.set(note.sessionPk, pos);
+      return [pos, note.sessionPk, note.kind, note.refPk, note.state, note.detail, note.level, note.at];
+    });
+    yield* t.run(inserts[part.length - 1]!, ...params);
+  }
+  for (const [pk, pos] of moved) yield* sessions.moveTo(t as Writing, pk, pos);
+}
+
+/** The last position that was given; 0 before the first. */
+export function* latest(t: Reading): Body<number> {
+  return (yield* t.one<{ pos: number }>('SELECT pos FROM feed_head'))?.pos ?? 0;
+}
+
+/** The oldest position that is kept. */
+export function* oldest(t: Reading): Body<number | undefined> {
+  return (yield* t.one<{ pos: number }>('SELECT pos FROM feed ORDER BY pos LIMIT 1'))?.pos;
+}
+
+export function* after(t: Reading, pos: number, limit: number): Body<FeedRow[]> {
+  return yield* t.all<FeedRow>('SELECT * FROM feed WHERE pos > ? ORDER BY pos LIMIT ?', pos, limit);
+}
+
+export function* removeOf(t: Writing, sessionPk: number, limit: number): Body<number> {
+  const { changes } = yield* t.run(
+    'DELETE FROM feed WHERE pos IN (SELECT pos FROM feed WHERE session_pk = ? ORDER BY pos LIMIT ?)',
+    sessionPk,
+    limit,
+  );
+  return changes;
+}
+
+/** Oldest first, so that what is left is always the end of the feed and a cursor that is too old is noticed. The newest row stays. */
+export function* removeBefore(t: Writing, at: number, limit: number): Body<number> {
+  const old = yield* t.all<{ pos: number; at: number }>('SELECT pos, at FROM feed ORDER BY pos LIMIT ?', limit);
+  if (old.length === 0 || old[0]!.at >= at) return 0;
+  const newest = yield* t.one<{ pos: number }>('SELECT pos FROM feed ORDER BY pos DESC LIMIT 1');
+  const stop = old.findIndex((row) => row.at >= at || row.pos === newest?.pos);
+  const last = (stop < 0 ? old : old.slice(0, stop)).at(-1);
+  return last ? (yield* t.run('DELETE FROM feed WHERE pos <= ?', last.pos)).changes : 0;
+}

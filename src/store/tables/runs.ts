@@ -1,0 +1,454 @@
+// The `runs` table: every turn, from queued to its one end. Lists of runs are read in run-pages.ts.
+import type { QueueMode, RunClass, RunOutcome } from '../../protocol/run.ts';
+import type { Body, Reading, Writing } from '../contract.ts';
+import type { InputRow, ParkedOn, RunRow, SessionRow } from '../rows.ts';
+import * as inputs from './inputs.ts';
+import * as sessions from './sessions.ts';
+
+const columns = [
+  'pk',
+  'id',
+  'session_pk',
+  'lane',
+  'class',
+  'state',
+  'ready_pos',
+  'not_before',
+  'owner',
+  'epoch',
+  'crashes',
+  'step',
+  'deliver',
+  'destination',
+  'root_pk',
+  'hop',
+  'budget_ms',
+  'used_ms',
+  'abort_requested',
+  'merged_into',
+  'reply_seq',
+  'error_code',
+  'error',
+  'tokens',
+  'model',
+  'input_tokens',
+  'output_tokens',
+  'cost_micros',
+  'queued_at',
+  'started_at',
+  'ended_at',
+  'parked_on',
+] as const satisfies (keyof RunRow)[];
+
+const named = (table: string, prefix: string, names: readonly string[]) =>
+  names.map((name) => `${table}.${name} AS ${prefix}${name}`).join(', ');
+const runAndSession = `${named('runs', '', columns)}, ${named('sessions', 's_', sessions.columns)}`;
+
+/** One part of a joined row. */
+function part(row: Record<string, unknown>, prefix: string, names: readonly string[]): unknown {
+  const found: Record<string, unknown> = {};
+  for (const name of names) found[name] = row[prefix + name];
+  return found;
+}
+
+export interface RunOfSession {
+  run: RunRow;
+  session: SessionRow;
+}
+
+const split = (row: Record<string, unknown>): RunOfSession => ({
+  run: part(row, '', columns) as RunRow,
+  session: part(row, 's_', sessions.columns) as SessionRow,
+});
+
+// Looking up -----------------------------------------------------------------------------------------------------------
+
+export function* byPk(t: Reading, pk: number): Body<RunRow | undefined> {
+  return yield* t.one<RunRow>('SELECT * FROM runs WHERE pk = ?', pk);
+}
+
+/** For a key that some other row points with: the run is there. */
+export function* get(t: Reading, pk: number): Body<RunRow> {
+  return (yield* byPk(t, pk))!;
+}
+
+export function* byId(t: Reading, id: string): Body<RunRow | undefined> {
+  return yield* t.one<RunRow>('SELECT * FROM runs WHERE id = ?', id);
+}
+
+/** The run with this id, or the one that took it in. */
+export function* followed(t: Reading, id: string): Body<RunRow | undefined> {
+  let run = yield* byId(t, id);
+  while (run && run.merged_into !== null) run = yield* byPk(t, run.merged_into);
+  return run;
+}
+
+export type SeenRun = RunRow & { session_id: string; session_key: string; reply: string | null };
+
+const seenBy = (column: 'id' | 'pk') => `SELECT runs.*, sessions.id AS session_id, sessions.key AS session_key, entries.text AS reply
+  FROM runs JOIN sessions ON sessions.pk = runs.session_pk
+    LEFT JOIN entries ON entries.session_pk = runs.session_pk AND entries.seq = runs.reply_seq
+  WHERE runs.${column} = ?`;
+const seenById = seenBy('id');
+const seenByPk = seenBy('pk');
+
+/** Joins: sessions, entries. The run with this id, or the one that took it in, with its reply. */
+export function* seen(t: Reading, id: string): Body<SeenRun | undefined> {
+  let run = yield* t.one<SeenRun>(seenById, id);
+  while (run && run.merged_into !== null) run = yield* t.one<SeenRun>(seenByPk, run.merged_into);
+  return run;
+}
+
+/** Joins: sessions. I3. A run that is under way in this epoch, with its session. */
+export function* held(t: Reading, runPk: number, epoch: number): Body<RunOfSession | undefined> {
+  const row = yield* t.one<Record<string, unknown>>(
+    `SELECT ${runAndSession} FROM runs JOIN sessions ON sessions.pk = runs.session_pk
+     WHERE runs.pk = ? AND runs.epoch = ? AND runs.state = 'running'`,
+    runPk,
+    epoch,
+  );
+  return row && split(row);
+}
+
+/** Joins: sessions. */
+export function* withSession(t: Reading, pk: number): Body<RunOfSession> {
+  return split(
+    (yield* t.one<Record<string, unknown>>(
+      `SELECT ${runAndSession} FROM runs JOIN sessions ON sessions.pk = runs.session_pk WHERE runs.pk = ?`,
+      pk,
+    ))!,
+  );
+}
+
+// The lane -------------------------------------------------------------------------------------------------------------
+
+export interface NewRun {
+  id: string;
+  sessionPk: number;
+  lane: string;
+  class: RunClass;
+  /** Its place in the order of claims, if the lane is free. */
+  readyPos: number;
+  deliver: boolean;
+  destination: string | null;
+  rootPk: number | null;
+  hop: number;
+  budgetMs: number;
+  notBefore: number | null;
+  now: number;
+}
+
+/** I3. Ready at once if nothing else of the lane is queued or active. */
+export function* insert(t: Writing, run: NewRun): Body<{ pk: number; ready: boolean }> {
+  const { pk, ready_pos: readyPos } = (yield* t.one<{ pk: number; ready_pos: number | null }>(
+    `INSERT INTO runs (id, session_pk, lane, class, ready_pos, deliver, destination, root_pk, hop, budget_ms, not_before, queued_at)
+     VALUES (?, ?, ?, ?, CASE WHEN EXISTS (SELECT 1 FROM runs WHERE lane = ? AND state = 'queued')
+       OR EXISTS (SELECT 1 FROM runs WHERE lane = ? AND state IN ('running', 'waiting')) THEN NULL ELSE ? END, ?, ?, ?, ?, ?, ?, ?)
+     RETURNING pk, ready_pos`,
+    run.id,
+    run.sessionPk,
+    run.lane,
+    run.class,
+    run.lane,
+    run.lane,
+    run.readyPos,
+    run.deliver ? 1 : 0,
+    run.destination,
+    run.rootPk,
+    run.hop,
+    run.budgetMs,
+    run.notBefore,
+    run.now,
+  ))!;
+  return { pk, ready: readyPos !== null };
+}
+
+/** Joins: stops. What a reset has stopped already does not count against the next life, though some of it is still there. */
+export function* queuedIn(t: Reading, lane: string, cap: number): Body<number> {
+  const { n } = (yield* t.one<{ n: number }>(
+    `SELECT count(*) AS n FROM (SELECT 1 AS one FROM runs WHERE lane = ? AND state = 'queued'
+       AND pk > (SELECT coalesce(max(upto), 0) FROM stops WHERE stops.lane = ?) LIMIT ?) AS counted`,
+    lane,
+    lane,
+    cap,
+  ))!;
+  return n;
+}
+
+/** Joins: stops. The oldest queued run of a lane, and whether it was stopped. */
+export function* headOf(t: Reading, lane: string): Body<{ pk: number; ready_pos: number | null; stopped: number } | undefined> {
+  return yield* t.one<{ pk: number; ready_pos: number | null; stopped: number }>(
+    `SELECT pk, ready_pos, CASE WHEN EXISTS (SELECT 1 FROM stops WHERE stops.lane = runs.lane AND upto >= runs.pk) THEN 1 ELSE 0 END AS stopped
+     FROM runs WHERE lane = ? AND state = 'queued' ORDER BY pk LIMIT 1`,
+    lane,
+  );
+}
+
+/** The running or waiting run of a lane. */
+export function* activeIn(t: Reading, lane: string): Body<RunRow | undefined> {
+  return yield* t.one<RunRow>(`SELECT * FROM runs WHERE lane = ? AND state IN ('running', 'waiting') ORDER BY pk LIMIT 1`, lane);
+}
+
+export function* isOpenIn(t: Reading, lane: string): Body<boolean> {
+  const found = yield* t.one(
+    `SELECT 1 AS found FROM runs WHERE lane = ? AND state IN ('running', 'waiting')
+     UNION ALL SELECT 1 AS found FROM runs WHERE lane = ? AND state = 'queued' LIMIT 1`,
+    lane,
+    lane,
+  );
+  return found !== undefined;
+}
+
+export function* setReady(t: Writing, pk: number, readyPos: number | null): Body<void> {
+  yield* t.run('UPDATE runs SET ready_pos = ? WHERE pk = ?', readyPos, pk);
+}
+
+export function* lastQueued(t: Reading, lane: string): Body<number | undefined> {
+  return (yield* t.one<{ pk: number }>(`SELECT pk FROM runs WHERE lane = ? AND state = 'queued' ORDER BY pk DESC LIMIT 1`, lane))?.pk;
+}
+
+/** Queued runs of a lane up to one of them, oldest first. */
+export function* queuedUpTo(t: Reading, lane: string, upto: number, limit: number): Body<RunRow[]> {
+  return yield* t.all<RunRow>(`SELECT * FROM runs WHERE lane = ? AND state = 'queued' AND pk <= ? ORDER BY pk LIMIT ?`, lane, upto, limit);
+}
+
+/** Joins: inputs. What waits behind a run of the same life, oldest first, with how it asked to be queued. */
+export function* behind(t: Reading, run: RunRow, limit: number): Body<(RunRow & { mode: QueueMode; merge_key: string })[]> {
+  return yield* t.all<RunRow & { mode: QueueMode; merge_key: string }>(
+    `SELECT runs.*, inputs.mode, inputs.merge_key FROM runs JOIN inputs ON inputs.run_pk = runs.pk
+     WHERE runs.lane = ? AND runs.state = 'queued' AND runs.session_pk = ? ORDER BY runs.pk LIMIT ?`,
+    run.lane,
+    run.session_pk,
+    limit,
+  );
+}
+
+/** Joins: inputs. Whether the next run of a lane asks to steer the one under way. */
+export function* steerWaits(t: Reading, lane: string): Body<boolean> {
+  const head = yield* t.one<{ mode: string }>(
+    `SELECT inputs.mode FROM runs JOIN inputs ON inputs.run_pk = runs.pk WHERE runs.lane = ? AND runs.state = 'queued' ORDER BY runs.pk LIMIT 1`,
+    lane,
+  );
+  return head?.mode === 'steer';
+}
+
+export function* countQueued(t: Reading, lane: string, cap: number): Body<number> {
+  return (yield* t.one<{ n: number }>(
+    `SELECT count(*) AS n FROM (SELECT 1 AS one FROM runs WHERE lane = ? AND state = 'queued' LIMIT ?) AS counted`,
+    lane,
+    cap,
+  ))!.n;
+}
+
+// Claiming -------------------------------------------------------------------------------------------------------------
+
+/** A run that was under way in this many crashes may be the one that kills, and is tried again only alone. */
+export const suspectCrashes = 2;
+
+export interface Ready extends RunOfSession {
+  input: InputRow;
+  /** Whether runs wait behind it in its lane. */
+  behind: number;
+}
+
+const readyOf = `SELECT pk FROM (SELECT pk FROM runs WHERE class = ? AND ready_pos IS NOT NULL AND (not_before IS NULL OR not_before <= ?)
+  AND crashes < ${suspectCrashes} ORDER BY ready_pos LIMIT ?) AS counted`;
+const claimable = `SELECT ${runAndSession}, ${named('inputs', 'i_', inputs.columns)},
+    CASE WHEN EXISTS (SELECT 1 FROM runs AS later WHERE later.lane = runs.lane AND later.state = 'queued' AND later.pk <> runs.pk) THEN 1 ELSE 0 END AS behind
+  FROM runs JOIN sessions ON sessions.pk = runs.session_pk JOIN inputs ON inputs.run_pk = runs.pk
+  WHERE runs.pk IN (${[readyOf, readyOf, readyOf, readyOf].join(' UNION ALL ')}
+    UNION ALL SELECT pk FROM (SELECT pk FROM runs WHERE ready_pos IS NOT NULL AND crashes >= ${suspectCrashes} ORDER BY ready_pos LIMIT ?) AS suspects)
+  ORDER BY runs.ready_pos`;
+
+/** Joins: sessions, inputs. The heads of lanes, oldest first, for as many free slots as each class has; at most so many suspects. */
+export function* ready(t: Reading, free: Record<RunClass, number>, suspects: number, now: number): Body<Ready[]> {
+  const classes = Object.entries(free).flatMap(([name, slots]) => [name, now, Math.max(0, slots)]);
+  const rows = yield* t.all<Record<string, unknown>>(claimable, ...classes, suspects);
+  return rows.map((row) => ({ ...split(row), input: part(row, 'i_', inputs.columns) as InputRow, behind: row['behind'] as number }));
+}
+
+/** I3. The epoch rises with every claim, so that an earlier holder's writes are refused. */
+export function* claim(t: Writing, run: RunRow, owner: number, now: number): Body<void> {
+  const { changes } = yield* t.run(
+    `UPDATE runs SET state = 'running', ready_pos = NULL, parked_on = NULL, owner = ?, epoch = ?, started_at = coalesce(started_at, ?)
+     WHERE pk = ? AND epoch = ?`,
+    owner,
+    run.epoch + 1,
+    now,
+    run.pk,
+    run.epoch,
+  );
+  if (changes === 0) return;
+  Object.assign(run, { state: 'running', ready_pos: null, parked_on: null, owner, epoch: run.epoch + 1 });
+}
+
+/** The highest number in use among ready runs: the counter goes on from there. Resumed runs count below zero from `resumeFirst`. */
+export function* highestReady(t: Reading, resumeFirst: number): Body<number> {
+  const row = yield* t.one<{ high: number | null }>(
+    'SELECT max(CASE WHEN ready_pos < 0 THEN ready_pos - ? ELSE ready_pos END) AS high FROM runs WHERE ready_pos IS NOT NULL',
+    resumeFirst,
+  );
+  return Math.max(0, row?.high ?? 0);
+}
+
+// While it is under way ------------------------------------------------------------------------------------------------
+
+/** What a model cost. */
+export interface Spent {
+  model: string | null;
+  tokens: number;
+  input: number;
+  output: number;
+  costMicros: number;
+}
+
+export const nothingSpent: Spent = { model: null, tokens: 0, input: 0, output: 0, costMicros: 0 };
+
+export function* stepped(t: Writing, pk: number, step: number, spent: Spent): Body<void> {
+  yield* t.run(
+    `UPDATE runs SET step = ?, tokens = tokens + ?, model = coalesce(?, model), input_tokens = input_tokens + ?, output_tokens = output_tokens + ?,
+       cost_micros = cost_micros + ? WHERE pk = ?`,
+    step,
+    spent.tokens,
+    spent.model,
+    spent.input,
+    spent.output,
+    spent.costMicros,
+    pk,
+  );
+}
+
+/** Gives back the slot and the lease, keeps the lane. */
+export function* park(t: Writing, pk: number, on: ParkedOn, usedMs: number, readyPos: number | null): Body<void> {
+  yield* t.run(
+    `UPDATE runs SET state = 'waiting', parked_on = ?, owner = NULL, ready_pos = ?, used_ms = used_ms + ? WHERE pk = ?`,
+    on,
+    readyPos,
+    usedMs,
+    pk,
+  );
+}
+
+export function* addUsedTime(t: Writing, pk: number, ms: number): Body<void> {
+  if (ms > 0) yield* t.run('UPDATE runs SET used_ms = used_ms + ? WHERE pk = ?', ms, pk);
+}
+
+export function* requestAbort(t: Writing, pk: number, reason: string): Body<void> {
+  yield* t.run('UPDATE runs SET abort_requested = ? WHERE pk = ?', reason, pk);
+}
+
+/** Runs that say "running" but belong to a gateway that is gone. */
+export function* orphans(t: Reading, me: number, limit: number): Body<RunRow[]> {
+  return yield* t.all<RunRow>(`SELECT * FROM runs WHERE state = 'running' AND owner <> ? ORDER BY pk LIMIT ?`, me, limit);
+}
+
+/** A run whose gateway died goes on when it gets a slot. */
+export function* recover(t: Writing, run: RunRow, readyPos: number): Body<void> {
+  yield* t.run(
+    `UPDATE runs SET state = 'waiting', parked_on = 'slot', owner = NULL, epoch = epoch + 1, crashes = crashes + 1, ready_pos = ? WHERE pk = ?`,
+    readyPos,
+    run.pk,
+  );
+  Object.assign(run, {
+    state: 'waiting',
+    parked_on: 'slot',
+    owner: null,
+    epoch: run.epoch + 1,
+    crashes: run.crashes + 1,
+    ready_pos: readyPos,
+  });
+}
+
+// The end --------------------------------------------------------------------------------------------------------------
+
+export interface End {
+  outcome: RunOutcome;
+  replySeq: number | null;
+  code: string | null;
+  error: string | null;
+  usedMs: number;
+  spent: Spent;
+  now: number;
+}
+
+export function* end(t: Writing, pk: number, as: End): Body<void> {
+  yield* t.run(
+    `UPDATE runs SET state = ?, ready_pos = NULL, parked_on = NULL, owner = NULL, reply_seq = ?, error_code = ?, error = ?, used_ms = used_ms + ?,
+       tokens = tokens + ?, model = coalesce(?, model), input_tokens = input_tokens + ?, output_tokens = output_tokens + ?, cost_micros = cost_micros + ?,
+       ended_at = ? WHERE pk = ?`,
+    as.outcome,
+    as.outcome === 'ok' ? as.replySeq : null,
+    as.code,
+    as.error,
+    as.usedMs,
+    as.spent.tokens,
+    as.spent.model,
+    as.spent.input,
+    as.spent.output,
+    as.spent.costMicros,
+    as.now,
+    pk,
+  );
+}
+
+/** Its input went into another run, whose answer is its answer. */
+export function* mergedInto(t: Writing, pk: number, intoPk: number, now: number): Body<void> {
+  yield* t.run(`UPDATE runs SET state = 'ok', ready_pos = NULL, merged_into = ?, ended_at = ? WHERE pk = ?`, intoPk, now, pk);
+}
+
+/** What an ending has to look after. */
+export interface LooseEnds {
+  /** Calls that wait for this run. */
+  waiters: number;
+  /** Flows of the inputs it consumed, or of its own. */
+  flows: number;
+  /** The oldest queued run of the lane. */
+  head: number | null;
+}
+
+/** Joins: waits, inputs. */
+export function* looseEnds(t: Reading, run: RunRow): Body<LooseEnds> {
+  return (yield* t.one<LooseEnds>(
+    `SELECT (SELECT count(*) FROM waits WHERE target_kind = 'run' AND target_pk = ? AND answer IS NULL) AS waiters,
+       (SELECT count(*) FROM inputs WHERE flow IS NOT NULL AND taken_by = ?)
+         + (SELECT count(*) FROM inputs WHERE flow IS NOT NULL AND run_pk = ? AND taken_by IS NULL) AS flows,
+       (SELECT pk FROM runs WHERE lane = ? AND state = 'queued' ORDER BY pk LIMIT 1) AS head`,
+    run.pk,
+    run.pk,
+    run.pk,
+    run.lane,
+  ))!;
+}
+
+// Forgetting -----------------------------------------------------------------------------------------------------------
+
+export function* someOf(t: Reading, sessionPk: number, limit: number): Body<number[]> {
+  const rows = yield* t.all<{ pk: number }>('SELECT pk FROM runs WHERE session_pk = ? ORDER BY pk LIMIT ?', sessionPk, limit);
+  return rows.map((row) => row.pk);
+}
+
+/** Joins: exchanges, exchange_turns, waits. Runs that ended long ago and that nothing open depends on. */
+export function* endedBefore(t: Reading, at: number, limit: number): Body<{ pk: number; lane: string }[]> {
+  return yield* t.all<{ pk: number; lane: string }>(
+    `SELECT pk, lane FROM runs WHERE ended_at < ?
+     AND NOT EXISTS (SELECT 1 FROM exchanges JOIN exchange_turns ON exchange_pk = exchanges.pk WHERE exchange_turns.run_pk = runs.pk AND end_reason IS NULL)
+     AND NOT EXISTS (SELECT 1 FROM waits WHERE target_kind = 'run' AND target_pk = runs.pk AND answer IS NULL)
+     ORDER BY ended_at LIMIT ?`,
+    at,
+    limit,
+  );
+}
+
+export function* remove(t: Writing, pk: number): Body<void> {
+  yield* t.run('DELETE FROM runs WHERE pk = ?', pk);
+}
+
+/** Joins: waits, offers, exchanges. When each kind of stored due time comes next. */
+export function* nextDue(t: Reading): Body<{ wait: number | null; offer: number | null; flow: number | null; startable: number | null }> {
+  return (yield* t.one<{ wait: number | null; offer: number | null; flow: number | null; startable: number | null }>(
+    `SELECT (SELECT due_at FROM waits WHERE answer IS NULL ORDER BY due_at LIMIT 1) AS wait,
+       (SELECT due_at FROM offers WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1) AS offer,
+       (SELECT due_at FROM exchanges WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1) AS flow,
+       (SELECT not_before FROM runs WHERE not_before IS NOT NULL AND ready_pos IS NOT NULL ORDER BY not_before LIMIT 1) AS startable`,
+  ))!;
+}
