@@ -17,7 +17,7 @@ export interface Frame {
 }
 
 /** An answer that was no. */
-export class Refused extends Error implements ErrorShape {
+class Refused extends Error implements ErrorShape {
   readonly code: string;
   readonly details: { code: string } & Record<string, unknown>;
 

@@ -55,7 +55,7 @@ describe('interlane backup', () => {
       const file = join(files, name);
       const { status, stdout, stderr } = await interlane(['backup', file, '--state-dir', state]);
       expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
-      expect(stdout).toMatch(/^Backed up .* \([\d.]+ [kM]B\)\.\n$/);
+      expect(stdout).toMatch(/\([\d.]+ [kM]B\)\.\n$/);
       expect(stdout).toContain(`Backed up ${state} to ${file} (`);
       expect(mode(file)).toBe(0o600);
     }
@@ -84,7 +84,7 @@ describe('interlane backup', () => {
     expect(readFileSync(file, 'utf8')).toBe('precious');
     const nothing = await interlane(['backup', file, '--state-dir', scratch()]);
     expect(nothing.status).toBe(66);
-    expect(nothing.stderr).toContain('has no interlane.db to back up; check --state-dir');
+    expect(nothing.stderr).toMatch(/interlane\.db.*--state-dir/);
     expect((await interlane(['backup'])).status).toBe(64);
   });
 });

