@@ -71,3 +71,20 @@ describe('the layout', () => {
     }
   });
 });
+
+describe('the tests', () => {
+  const files = ['test/story', 'test/mcp', 'test/property'].flatMap((folder) =>
+    readdirSync(folder, { encoding: 'utf8' })
+      .filter((file) => file.endsWith('.ts'))
+      .map((file) => ({ file: `${folder}/${file}`, text: readFileSync(join(folder, file), 'utf8') })),
+  );
+
+  it('are read at all', () => expect(files.length).toBeGreaterThan(25));
+
+  it('know the inside of a gateway, and its tables, in the harness alone', () => {
+    const parts =
+      /from '[./]*src\/(gateway|engine\/engine|store\/|delivery\/|events\/|server\/)|\b(gateway|gw)\.(store|engine|bus|outbox|invoker)\b/;
+    const sql = /\b(SELECT .* FROM|INSERT INTO|UPDATE \w+ SET|DELETE FROM)\b/;
+    expect(files.filter(({ text }) => parts.test(text) || sql.test(text)).map(({ file }) => file)).toEqual([]);
+  });
+});

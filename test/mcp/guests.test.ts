@@ -50,7 +50,7 @@ describe.each(['auto', 'legacy'] as const)('a guest on a client in mode %s', (mo
 
   it('answers an agent that waits for it', async () => {
     const stage = await open(reachesGuests, asking);
-    const guest = await stage.mcp(await join(stage, 'fable'), mode);
+    const guest = await stage.guest('fable', { mode });
     const waiting = waits(stage);
     const message = guest.message();
     await waiting;
@@ -94,7 +94,7 @@ async function quiet(stage: TestGateway): Promise<void> {
 describe('two guests', () => {
   it('hold an exchange: request, replies back and forth, announce', async () => {
     const stage = await open();
-    const [ana, bob] = [await stage.mcp(await join(stage, 'ana')), await stage.mcp(await join(stage, 'bob'), 'legacy')];
+    const [ana, bob] = [await stage.guest('ana'), await stage.guest('bob', { mode: 'legacy' })];
     const asked = ana.call('sessions_send', { sessionKey: 'guest:bob', message: 'Lunch?' });
     const said: string[] = [];
     const answer = async (guest: Guest, text: string) => {
@@ -117,7 +117,7 @@ describe('two guests', () => {
 
   it('cannot send in circles for ever: what is sent in a turn counts as its next hop', async () => {
     const stage = await open();
-    const guests = [await stage.mcp(await join(stage, 'ana')), await stage.mcp(await join(stage, 'bob'))];
+    const guests = [await stage.guest('ana'), await stage.guest('bob')];
     const names = ['ana', 'bob'];
     const refused: unknown[] = [];
     await guests[0]!.call('sessions_send', { sessionKey: 'guest:bob', message: 'go', timeoutSeconds: 0 });
@@ -161,7 +161,7 @@ describe('a turn that a guest took', () => {
 
   it('is handed out at once to a guest that says it has lost it', async () => {
     const stage = await open();
-    const guest = await stage.mcp(await join(stage, 'fable'));
+    const guest = await stage.guest('fable');
     const { runId } = await tell(stage, 'Hello');
     const lost = await guest.message();
     const found = await guest.inbox({ again: true });
@@ -173,7 +173,7 @@ describe('a turn that a guest took', () => {
 
   it('may be answered late, while nobody else has it', async () => {
     const stage = await open();
-    const guest = await stage.mcp(await join(stage, 'fable'));
+    const guest = await stage.guest('fable');
     const { runId } = await tell(stage, 'Hello');
     const { turnId } = await guest.message();
     await stage.clock.advance(tenMinutes);
@@ -184,7 +184,7 @@ describe('a turn that a guest took', () => {
 
   it('is answered once: the same answer again is the same answer, another one is refused', async () => {
     const stage = await open();
-    const guest = await stage.mcp(await join(stage, 'fable'));
+    const guest = await stage.guest('fable');
     const { runId } = await tell(stage, 'Hello');
     const { turnId } = await guest.message();
     expect(await guest.reply(turnId, 'Hi')).toMatchObject({ status: 'ok' });
@@ -217,7 +217,7 @@ describe('a turn that a guest took', () => {
 
   it('holds no slot, and ends when it is aborted or reset; the guest is told at its next look', async () => {
     const stage = await open({}, [], { caps: { main: 1, nested: 1, subagent: 1, cron: 1 } });
-    const guest = await stage.mcp(await join(stage, 'fable'));
+    const guest = await stage.guest('fable');
     const [aborted, reset] = [await tell(stage, 'one'), await tell(stage, 'two')];
     const first = await guest.message();
     expect((await answerOf(stage, await stage.say('anyone?')))[0]).toBe('ok');
@@ -236,7 +236,7 @@ describe('a turn that a guest took', () => {
 
   it('ends with the time of its run, however often it was offered', async () => {
     const stage = await open();
-    const guest = await stage.mcp(await join(stage, 'fable'));
+    const guest = await stage.guest('fable');
     const { runId } = await stage.call('sessions.send', { key: fable, message: 'Hurry', timeoutMs: tenMinutes + 60_000 });
     await guest.message();
     await stage.clock.advance(tenMinutes);
@@ -252,7 +252,7 @@ describe('a turn that a guest took', () => {
 describe('inbox', () => {
   it('says that there is nothing yet after 25 seconds, and waits for 50 at most', async () => {
     const stage = await open();
-    const guest = await stage.mcp(await join(stage, 'fable'));
+    const guest = await stage.guest('fable');
     for (const [asked, waited] of [
       [undefined, 25],
       [10_000, 50],
@@ -267,7 +267,7 @@ describe('inbox', () => {
 
   it('shows a guest as online while it waits and for a minute after', async () => {
     const stage = await open();
-    const guest = await stage.mcp(await join(stage, 'fable'));
+    const guest = await stage.guest('fable');
     const seen = async () => {
       const { sessions } = await stage.call('sessions.list', {});
       const row = sessions.find((session) => session.key === fable)!;
@@ -288,7 +288,7 @@ describe('inbox', () => {
 
   it.each(['auto', 'legacy'] as const)('ends when the token is revoked, in mode %s', async (mode) => {
     const stage = await open();
-    const guest = await stage.mcp(await join(stage, 'fable'), mode);
+    const guest = await stage.guest('fable', { mode });
     const waiting = waits(stage);
     const answer = guest.inbox();
     await waiting;
@@ -303,7 +303,7 @@ describe('inbox', () => {
 
   it.each(['auto', 'legacy'] as const)('ends with the gateway, in mode %s, and takes no turn with it', async (mode) => {
     const stage = await open();
-    const guest = await stage.mcp(await join(stage, 'fable'), mode);
+    const guest = await stage.guest('fable', { mode });
     const waiting = waits(stage);
     const answer = guest.inbox();
     await waiting;
@@ -325,9 +325,9 @@ describe('what a guest sees', () => {
 
   it('is what the operator granted: two tokens, two identities, two worlds', async () => {
     const stage = await open({ agents, tools: { agentToAgent: { enabled: true } } });
-    const shy = await stage.mcp(await join(stage, 'shy', 'tree'));
-    const near = await stage.mcp(await join(stage, 'near', 'agent'));
-    const wide = await stage.mcp(await join(stage, 'wide', 'all'));
+    const shy = await stage.guest('shy', { see: 'tree' });
+    const near = await stage.guest('near', { see: 'agent' });
+    const wide = await stage.guest('wide', { see: 'all' });
     const own = ['agent:main:guest:near', 'agent:main:guest:shy', 'agent:main:guest:wide', 'agent:main:main'];
     expect(await keysSeen(shy)).toEqual(['tree', ['agent:main:guest:shy']]);
     expect(await keysSeen(near)).toEqual(['agent', own]);
@@ -339,14 +339,14 @@ describe('what a guest sees', () => {
 
   it('stays within its sandbox and within agent-to-agent, whatever was granted', async () => {
     const boxed = await open({ agents: { defaults: { sandbox: { mode: 'non-main' } } } });
-    expect(await keysSeen(await boxed.mcp(await join(boxed, 'fable', 'all')))).toEqual(['tree', [fable]]);
+    expect(await keysSeen(await boxed.guest('fable', { see: 'all' }))).toEqual(['tree', [fable]]);
     const apart = await open({ agents });
-    expect(await keysSeen(await apart.mcp(await join(apart, 'fable', 'all')))).toEqual(['all', [fable, 'agent:main:main']]);
+    expect(await keysSeen(await apart.guest('fable', { see: 'all' }))).toEqual(['all', [fable, 'agent:main:main']]);
   });
 
   it('is explained, and survives a reset; the guest cannot widen it', async () => {
     const stage = await open();
-    const guest = await stage.mcp(await join(stage, 'fable', 'tree'));
+    const guest = await stage.guest('fable', { see: 'tree' });
     await stage.call('sessions.reset', { key: fable });
     expect(await keysSeen(guest)).toEqual(['tree', [fable]]);
     expect((await stage.call('sessions.describe', { key: fable })).session).toMatchObject({ runtime: 'guest', see: 'tree' });
@@ -366,7 +366,7 @@ describe('what a guest sees', () => {
 describe('joining', () => {
   it('a second time is refused, unless for a new token that ends the old one', async () => {
     const stage = await open();
-    const old = await stage.mcp(await join(stage, 'fable', 'agent'));
+    const old = await stage.guest('fable', { see: 'agent' });
     await expect(join(stage, 'fable')).rejects.toMatchObject({ code: 'TOKEN_EXISTS' });
     const again = await stage.call('guests.join', { name: 'fable', rotate: true });
     expect(again).toMatchObject({ created: false, see: 'agent', key: fable });

@@ -32,7 +32,7 @@ describe('what a client says of itself', () => {
   it('gives it no right: scopes and role come from the token', async () => {
     const door = await open();
     const reader = await token(door, { name: 'reader', scopes: ['operator.read'] });
-    const wire = await Wire.open(door.port);
+    const wire = await door.raw();
     const hello = await wire.hello(reader, { role: 'admin', scopes: ['operator.admin', 'operator.write'], permissions: { all: true } });
     expect(hello).toMatchObject({ auth: { role: 'operator', scopes: ['operator.read'] } });
     const { methods: usable } = hello['features'] as { methods: string[] };
@@ -46,7 +46,7 @@ describe('what a client says of itself', () => {
   it('does not make an operator of a token that is bound to a session', async () => {
     const door = await open();
     const bound = await token(door, { name: 'bound', sessionKey: 'main' });
-    const wire = await Wire.open(door.port);
+    const wire = await door.raw();
     const hello = await wire.hello(bound, { role: 'operator', scopes: ['operator.admin'] });
     expect(hello).toMatchObject({ auth: { role: 'session', scopes: [] }, features: { methods: ['health', 'tools.invoke'] } });
     for (const name of names.filter((one) => operations[one].scope !== 'session'))
@@ -89,7 +89,7 @@ describe('a token that has ended', () => {
     const admin = await Wire.connect(door.port, door.admin);
     for (let n = 0; n < 30; n++) {
       const { token: secret } = await admin.call('tokens.create', { name: `t${n}`, scopes: ['operator.admin'] });
-      const wire = await Wire.open(door.port);
+      const wire = await door.raw();
       const greeting = wire.hello(secret).catch(() => undefined);
       await Promise.all([greeting, admin.call('tokens.revoke', { name: `t${n}` })]);
       expect((await wire.closed).code).toBe(1008);
@@ -143,7 +143,7 @@ describe('the config', () => {
     const door = await open();
     const before = readFileSync(join(door.stateDir, 'cli.json'), 'utf8');
     for (const name of names) {
-      const wire = await Wire.open(door.port);
+      const wire = await door.raw();
       expect(await wire.refusal(name, { key: 'main', name: 'admin' })).toMatchObject({ details: { code: 'HANDSHAKE_REQUIRED' } });
       expect((await wire.closed).code).toBe(1008);
     }
@@ -562,7 +562,7 @@ describe('guessing', () => {
   it('is slowed down per address, and a right token always passes', async () => {
     const door = await open();
     const wrong = async (options: { localAddress?: string; headers?: Record<string, string> } = {}) => {
-      const wire = await Wire.open(door.port, options);
+      const wire = await door.raw(options);
       const error = await wire.hello('il_0123456789abcdef_guess').catch((thrown: unknown) => thrown as { details: { code: string } });
       await wire.closed;
       return (error as { details: { code: string } }).details.code;
@@ -582,7 +582,7 @@ describe('too much', () => {
   it('of strangers at the door is turned away; who is in stays, and there is room again when they leave', async () => {
     const door = await open();
     const wire = await Wire.connect(door.port, door.admin);
-    const strangers = await Promise.all(Array.from({ length: 256 }, () => Wire.open(door.port)));
+    const strangers = await Promise.all(Array.from({ length: 256 }, () => door.raw()));
     const refused = await http(door.port, '/', { headers: upgrading });
     expect(refused).toMatchObject({ status: 503, body: expect.stringContaining('"type":"unavailable"') });
     expect(await wire.call('status')).toMatchObject({ connections: 257 });

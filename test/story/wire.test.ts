@@ -726,7 +726,7 @@ describe('the handshake', () => {
     ['no params', undefined, 1008, { code: 'INVALID_REQUEST' }],
   ])('with %s is refused', async (_, params, code, error) => {
     const door = await open();
-    const wire = await Wire.open(door.port);
+    const wire = await door.raw();
     wire.ask('connect', params, 'c');
     const answer = await wire.frame((frame) => first('c', frame));
     expect(answer).toMatchObject({ ok: false, error });
@@ -746,7 +746,7 @@ describe('the handshake', () => {
     ['an unknown field in the frame', JSON.stringify({ type: 'req', id: 'x', method: 'connect', params: {}, extra: 1 }), 'INVALID_REQUEST'],
   ])('that begins with %s is refused with 1008', async (_, text, code) => {
     const door = await open();
-    const wire = await Wire.open(door.port);
+    const wire = await door.raw();
     wire.send(text);
     expect(await wire.frame(({ type }) => type === 'res')).toMatchObject({
       ok: false,
@@ -757,7 +757,7 @@ describe('the handshake', () => {
 
   it('that is larger than 64 KiB is cut off with 1009; afterwards frames may be larger, up to 25 MiB', async () => {
     const door = await open();
-    const big = await Wire.open(door.port);
+    const big = await door.raw();
     big.ask('connect', connectParams('x'.repeat(frameLimits.before)));
     expect((await big.closed).code).toBe(1009);
     const wire = await Wire.connect(door.port, door.admin);
@@ -769,7 +769,7 @@ describe('the handshake', () => {
 
   it('that never comes ends after its time', async () => {
     const door = await open();
-    const wire = await Wire.open(door.port);
+    const wire = await door.raw();
     await door.clock.advance(15_000);
     expect(await wire.closed).toMatchObject({ code: 1008, reason: 'no connect request in time' });
   });
@@ -786,7 +786,7 @@ describe('the handshake', () => {
   it('leaves no trace in the counts when clients go away in the middle', async () => {
     const door = await open();
     for (let n = 0; n < 300; n++) {
-      const wire = await Wire.open(door.port);
+      const wire = await door.raw();
       if (n % 2 === 0) wire.ask('connect', connectParams(door.admin));
       wire.socket.terminate();
       await wire.closed;
