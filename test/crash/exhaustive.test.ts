@@ -4,9 +4,8 @@ import { DatabaseSync } from 'node:sqlite';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { crash, eachPoint, startReceiver, type Receiver } from './harness.ts';
-import { soak } from '../soak.ts';
-import { scenario, seeded, visit } from './scenarios.ts';
+import { chosen, crash, eachPoint, startReceiver, type Receiver } from './harness.ts';
+import { scenario, visit } from './scenarios.ts';
 import type { Op } from './worker.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'interlane-receiver-'));
@@ -18,17 +17,6 @@ afterAll(() => {
   receiver.stop();
   rmSync(directory, { recursive: true, force: true });
 });
-
-/** In `npm test` a seeded quarter of each kind of point, at least one of each; all of them in `npm run soak`. */
-function chosen(points: string[]): string[] {
-  if (soak) return points;
-  const random = seeded(20_261_115);
-  const kinds = Map.groupBy(points, (point) => point.replace(/ #?\d+$/, ''));
-  return [...kinds.values()].flatMap((kind) => {
-    const mixed = kind.map((point) => ({ point, at: random() })).toSorted((a, b) => a.at - b.at);
-    return mixed.slice(0, Math.ceil(kind.length / 4)).map(({ point }) => point);
-  });
-}
 
 describe('a gateway that is killed', () => {
   it('before and after every commit and every outside effect of a scenario loses nothing and does nothing twice', async () => {
@@ -74,7 +62,7 @@ describe('a gateway that is killed', () => {
     const points = whole.points.filter((point) => /commit of (offer turn|take offer|answer turn)/.test(point));
     expect(points).toHaveLength(18); // before and after three commits of three turns: request, reply, announce
     const found: string[] = [];
-    await eachPoint(points, async (point) => {
+    await eachPoint(chosen(points), async (point) => {
       const { violations } = await crash(receiver, visit, [point], { alone: true });
       for (const violation of violations) found.push(`killed ${point}: ${violation}`);
     });

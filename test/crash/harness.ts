@@ -4,7 +4,9 @@ import { spawn } from 'node:child_process';
 import { DatabaseSync } from 'node:sqlite';
 import { tmpdir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
+import { soak } from '../soak.ts';
 import { findViolations, storedSteps } from './checker.ts';
+import { seeded } from './scenarios.ts';
 import type { Op, Task } from './worker.ts';
 
 export interface Receiver {
@@ -24,6 +26,17 @@ async function startService(file: string, log: string): Promise<Receiver> {
     child.once('exit', () => failed(new Error(`${basename(file)} did not start`)));
   });
   return { url, log, stop: () => void child.kill('SIGKILL') };
+}
+
+/** In `npm test` a seeded quarter of each kind of point, at least one of each; all of them in `npm run soak`. */
+export function chosen(points: string[]): string[] {
+  if (soak) return points;
+  const random = seeded(20_261_115);
+  const kinds = Map.groupBy(points, (point) => point.replace(/ #?\d+$/, ''));
+  return [...kinds.values()].flatMap((kind) => {
+    const mixed = kind.map((point) => ({ point, at: random() })).toSorted((a, b) => a.at - b.at);
+    return mixed.slice(0, Math.ceil(kind.length / 4)).map(({ point }) => point);
+  });
 }
 
 /** Two at a time: one for each core. */
