@@ -5,7 +5,6 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { partyOfRow } from '../src/engine/policy.ts';
 import { sessionByKey } from '../src/engine/sessions.ts';
-import { startGateway, type Gateway } from '../src/gateway.ts';
 import { isTerminal } from '../src/protocol/run.ts';
 import { compileWorld, type Party } from '../src/rules/decide.ts';
 import { Script } from '../src/runtimes/scripted/scripted.ts';
@@ -17,7 +16,7 @@ import { sessionsList } from '../src/tools/sessions-list.ts';
 import { mockProvider } from '../test/mock/provider.ts';
 import { callerKey, chatKey, longKey, longSessions, longTranscript, rareCallerKey, startOfTime } from './data.ts';
 import { pageMs, rate } from './measure.ts';
-import { acceptance, configOf, start, type Setting, instantModel } from './setting.ts';
+import { acceptance, configOf, instantModel, run, start, type Running, type Setting } from './setting.ts';
 
 interface Page {
   name: string;
@@ -94,7 +93,7 @@ export interface RecoverReport {
 async function recover(directory: string): Promise<RecoverReport> {
   const config = configOf();
   const started = performance.now();
-  const gateway = await startGateway(config, { stateDir: directory });
+  const gateway = await run(config, { stateDir: directory });
   const ready = performance.now();
   let ended = 0;
   await new Promise<void>((resolve) => {
@@ -210,7 +209,7 @@ async function pages(directory: string, sessions: number): Promise<PagesReport> 
   return { readyMs, pages: measured, memory, stays: process.memoryUsage.rss() };
 }
 
-async function contextOf(gateway: Gateway, setting: Setting, key: string, now: number): Promise<ToolContext> {
+async function contextOf(gateway: Running, setting: Setting, key: string, now: number): Promise<ToolContext> {
   const world = compileWorld(configOf(setting));
   const caller: ReadQuery<object, { session: SessionRow; caller: Party }> = {
     name: 'caller',
@@ -228,6 +227,7 @@ async function contextOf(gateway: Gateway, setting: Setting, key: string, now: n
     now,
     ...seen,
     maxPingPongTurns: 0,
+    modelOf: () => undefined,
     online: () => false,
     transcriptPath: () => undefined,
     workspaceDir: () => '',

@@ -5,12 +5,11 @@ import { join } from 'node:path';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { streamText } from 'ai';
 import { readConfig } from '../src/config/load.ts';
-import { startGateway, type Gateway } from '../src/gateway.ts';
 import { mockProvider } from '../test/mock/provider.ts';
 import { inChild } from './child.ts';
 import { chatKey, makeChats } from './data.ts';
 import { median, progress, rate, table, whole } from './measure.ts';
-import { acceptance, instantModel } from './setting.ts';
+import { acceptance, instantModel, run, type Running } from './setting.ts';
 
 const rounds = 3;
 const chats = 2_000;
@@ -75,12 +74,12 @@ export async function benchModels(): Promise<void> {
   }
 }
 
-async function start(stateDir: string, url: string, slots: number): Promise<Gateway> {
+async function start(stateDir: string, url: string, slots: number): Promise<Running> {
   const text = JSON.stringify({
     models: { providers: { mock: { type: 'openai-compatible', baseUrl: url } } },
     agents: { defaults: { model: 'mock/m' }, list: [{ id: 'a1', default: true }] },
   });
-  return startGateway(readConfig(text, 'bench', {}).config, {
+  return run(readConfig(text, 'bench', {}).config, {
     stateDir,
     caps: { main: slots, nested: slots, subagent: slots, cron: slots },
     warn: (message) => process.stderr.write(`! ${message}\n`),

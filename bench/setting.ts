@@ -2,7 +2,7 @@
 import { readConfig } from '../src/config/load.ts';
 import type { Config } from '../src/config/schema.ts';
 import type { AcceptArgs } from '../src/engine/accept.ts';
-import { startGateway, type Gateway, type GatewayOptions } from '../src/gateway.ts';
+import { assemble, type Gateway, type GatewayOptions, type Parts } from '../src/gateway.ts';
 import type { Visibility } from '../src/protocol/labels.ts';
 import type { Asked, Say } from '../test/mock/provider.ts';
 import { agentCount, rareCount, startOfTime } from './data.ts';
@@ -25,9 +25,17 @@ export function configOf({ durability = 'full', visibility = 'all', allow = [] }
   return readConfig(text, 'bench', {}).config;
 }
 
+/** A gateway and what is inside it. */
+export type Running = Gateway & Parts;
+
+export async function run(config: Config, options: GatewayOptions): Promise<Running> {
+  const { gateway, parts } = await assemble(config, options);
+  return { ...parts, ...gateway };
+}
+
 /** `slots` turns at once; with 0 nothing is claimed, so that only accepting is measured. */
-export function start(stateDir: string, slots: number, setting: Setting = {}, options: Partial<GatewayOptions> = {}): Promise<Gateway> {
-  return startGateway(configOf(setting), {
+export function start(stateDir: string, slots: number, setting: Setting = {}, options: Partial<GatewayOptions> = {}): Promise<Running> {
+  return run(configOf(setting), {
     stateDir,
     caps: { main: slots, nested: slots, subagent: slots, cron: slots },
     warn: (message) => process.stderr.write(`! ${message}\n`),

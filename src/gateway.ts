@@ -1,63 +1,58 @@
 // Config → a running gateway: every stage made and wired by hand, in the order a message meets them.
 import { randomBytes, randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { availableParallelism, homedir, hostname } from 'node:os';
+import { availableParallelism, hostname } from 'node:os';
 import { join } from 'node:path';
 import type { McpServer } from '@modelcontextprotocol/server';
 import type { Channel } from './channels/channel.ts';
-import { sleep, systemClock, type Clock } from './clock.ts';
+import { systemClock, type Clock } from './clock.ts';
 import { changeOf, type Change } from './config/change.ts';
 import type { Config } from './config/schema.ts';
 import { Outbox } from './delivery/outbox.ts';
 import type { Accepted } from './engine/accept.ts';
 import { Engine, type Delta } from './engine/engine.ts';
-import { asFlow } from './engine/flow.ts';
-import { settingsOf } from './engine/policy.ts';
-import { exchangeFlow } from './flows/exchange.ts';
-import { sendToSession } from './flows/send.ts';
-import type { Runner } from './engine/runner.ts';
-import { InterlaneError, reasonOf } from './errors.ts';
+import { reasonOf, type InterlaneError } from './errors.ts';
 import { createBus, type Bus } from './events/bus.ts';
+import { sendToSession } from './flows/send.ts';
 import { OutsideServers } from './mcp/outside.ts';
-import { agentId as agentIdOf } from './protocol/ids.ts';
-import type { Level } from './protocol/labels.ts';
-import { keyContext } from './rules/agents.ts';
-import { compileWorld, type World } from './rules/decide.ts';
-import { compileRoutes, type Routes } from './rules/route.ts';
-import { formatSessionKey, mainKey, requireSessionKey } from './rules/session-key.ts';
-import { guestRunner, Guests } from './runtimes/guest/guest.ts';
-import { languageModel } from './runtimes/model/language-model.ts';
-import { modelRunner } from './runtimes/model/loop.ts';
-import type { Choice, Found } from './runtimes/model/choice.ts';
-import { Models, type ModelSettings } from './runtimes/model/models.ts';
-import { scriptedModel, type Script } from './runtimes/scripted/scripted.ts';
-import { LiveRuns } from './server/events.ts';
 import { logEvents, type Log } from './observe/log.ts';
 import { Metrics } from './observe/metrics.ts';
-import { createInbound, type InboundMessage } from './sessions/inbound.ts';
+import type { RunClass, RunView } from './protocol/run.ts';
+import { keyContext } from './rules/agents.ts';
+import type { World } from './rules/decide.ts';
+import { formatSessionKey, mainKey } from './rules/session-key.ts';
+import { Guests } from './runtimes/guest/guest.ts';
+import type { Choice, Found } from './runtimes/model/choice.ts';
+import { Runtimes } from './runtimes/runtimes.ts';
+import type { Script } from './runtimes/scripted/scripted.ts';
 import { openDoor, type Door, type Listen } from './server/door.ts';
+import { LiveRuns } from './server/events.ts';
+import { createInbound, type InboundMessage } from './sessions/inbound.ts';
 import { createSessions } from './sessions/sessions.ts';
+import { makeSetup, type CurrentSetup } from './setup.ts';
 import type { Store } from './store/contract.ts';
 import type { SessionRow } from './store/rows.ts';
-import { lockState } from './store/sqlite/lock.ts';
 import { startIndexer } from './store/sqlite/indexer.ts';
+import { lockState } from './store/sqlite/lock.ts';
 import { openSqliteStore } from './store/sqlite/open.ts';
 import { Search } from './store/sqlite/search.ts';
 import { builtInTools } from './tools/all.ts';
 import type { Tool } from './tools/define.ts';
 import { createInvoker, type Invoker } from './tools/invoke.ts';
-import { forgetWorkspaces, workspaceDirs } from './tools/workspaces.ts';
+import { forgetWorkspaces } from './tools/workspaces.ts';
 
 export interface GatewayOptions {
   stateDir: string;
+  /** Where everything is kept; by default a SQLite file in the state directory. */
+  store?: Store;
   channels?: Channel[];
   /** What the scripted model follows, until a real model is configured. */
   script?: Script;
-  /** Told what an operator should know. */
+  /** Receives what an operator should know. */
   warn?(message: string): void;
-  /** Told what happens, line by line. */
+  /** Receives what happens, line by line. */
   log?: Log;
-  /** Told when nobody knows what is on the disk; the process must end and start again. */
+  /** Called when the outcome of a write is unknown; the process must end and start again. */
   fatal?(error: InterlaneError): void;
   onDelta?(delta: Delta): void;
   /** For tests: made-up time. */
@@ -65,7 +60,7 @@ export interface GatewayOptions {
   /** How long live turns and messages on their way out may go on after `close()` is called. */
   graceMs?: number;
   /** For tests: fewer slots than the machine would get. */
-  caps?: Engine['caps'];
+  caps?: Record<RunClass, number>;
   /** For tests that search nothing: false saves the thread that keeps the index. */
   search?: boolean;
   /** More tools than the built-in ones. */
@@ -74,256 +69,164 @@ export interface GatewayOptions {
   found?: Found | undefined;
   /** For tests: what is served over MCP beside a session's own tools. */
   extendMcp?(server: McpServer): void;
-  /** Where clients connect; without it nobody can. */
+  /** Where clients connect; without it there is no port. */
   listen?: Listen;
 }
 
+/** A running gateway, as a program that embeds it sees it. */
 export interface Gateway {
-  world: World;
-  routes: Routes;
   /** What the config says that is probably not meant. */
-  warnings: string[];
-  store: Store;
-  bus: Bus;
-  engine: Engine;
-  /** Which tools a session gets, and the one way to call them. */
-  invoker: Invoker;
-  /** What is on its way out, and an operator's word on what nobody knows the outcome of. */
-  outbox: Outbox;
+  readonly warnings: string[];
+  readonly defaultAgentId: string;
   /** A message from outside; resolves when it is safe. */
-  receive(message: InboundMessage): Promise<Accepted>;
+  receive(message: InboundMessage): Promise<Omit<Accepted, 'stopping'>>;
+  /** The end of a run, or what it is doing when the time is over. */
+  wait(runId: string, timeoutMs: number, signal?: AbortSignal): Promise<RunView>;
   /** Takes up another config where that is safe, from the next transaction on; says what waits for a restart. */
   reload(config: Config): Promise<Change>;
-  /** What answers an agent's sessions that set nothing else; undefined where it is the scripted model. */
+  /** The model that answers an agent's sessions which set nothing else; undefined where it is the scripted model. */
   modelOf(agentId: string): Choice | undefined;
-  /** The door for clients, if it was asked for. */
+  /** The port for clients, if one was asked for. */
   server?: Door;
   close(): Promise<void>;
 }
 
-export async function startGateway(initial: Config, options: GatewayOptions): Promise<Gateway> {
-  const { stateDir, clock = systemClock, warn = () => {}, fatal = () => process.exit(70), graceMs = 5_000 } = options;
+/** The parts of a gateway, for those who look inside: the demo, tests and benchmarks. */
+export interface Parts {
+  current: CurrentSetup;
+  store: Store;
+  bus: Bus;
+  engine: Engine;
+  invoker: Invoker;
+  outbox: Outbox;
+}
+
+export async function startGateway(config: Config, options: GatewayOptions): Promise<Gateway> {
+  return (await assemble(config, options)).gateway;
+}
+
+export async function assemble(initial: Config, options: GatewayOptions): Promise<{ gateway: Gateway; parts: Parts }> {
+  const { stateDir, clock = systemClock, warn = () => {}, graceMs = 5_000 } = options;
+  const now = () => clock.now();
+  const after = (ms: number, work: () => void) => clock.after(ms, work);
   const newId = () => randomUUID();
-  const cores = availableParallelism();
+  // A failure that no caller waits for goes to the operator.
+  const report = (what: string, error: unknown) => warn(`${what} failed: ${reasonOf(error)}`);
 
-  // 1. the policy door and routing: pure, from the config alone
+  // 1. what follows from the config alone
   const metrics = new Metrics();
-  const worldOf = (from: Config): World => ({ ...compileWorld(from), decided: metrics.decided });
-  let config = initial;
-  let world = worldOf(config);
-  let routes = compileRoutes(config, world.agents);
+  const setupParts = { stateDir, found: options.found, decided: metrics.decided };
+  let setup = makeSetup(initial, 1, setupParts);
+  const current = () => setup;
+  const { config } = setup;
 
-  // the models, from the config and what was found; what it names must be there
-  const modelsOf = (from: Config) => {
-    const made = new Models(modelSettings(from), from.models.discover ? options.found : undefined);
-    const unusable = made.problems();
-    if (unusable.length > 0) throw new InterlaneError('CONFIG_INVALID', unusable.join('\n'));
-    return made;
-  };
-  let models = modelsOf(config);
+  // 2. the state and the store in it
+  const { store, unlock } = openStore(config, options, clock, metrics);
 
-  const entryOf = (agentId: string) => config.agents.list.find((entry) => agentIdOf(entry.id) === agentId);
-  const workspacesOf = (from: Config, within: World) => workspaceDirs(within, from.agents.list, { stateDir, home: homedir() });
-  let workspaceDir = workspacesOf(config, world);
-
-  // 2. the state: ours alone, then the store in it
-  const unlock = lockState(stateDir, { pid: process.pid, host: hostname(), startedAt: clock.now() });
-  const parts = {
-    afterTick: (work: () => void) => void setImmediate(work),
-    elapsed: () => clock.elapsed(),
-    fatal,
-    observe: metrics.committed,
-  };
-  let store: Store;
-  try {
-    store = openSqliteStore(stateDir, config.store.durability, parts);
-  } catch (thrown) {
-    unlock();
-    throw thrown;
-  }
-
-  // 3. events, published after their commit
+  // 3. events, in the order of the feed
   const bus = createBus(store);
   const undoCounting = store.follow(metrics.heard);
+  const undoLog = options.log ? logEvents(bus, options.log) : () => {};
 
-  // 4. the words of transcripts, indexed beside the store by a thread of its own
-  const search = new Search(stateDir);
-  const indexer = options.search === false ? undefined : startIndexer(stateDir, (error) => warn(`search index stopped: ${error.message}`));
-  const undoIndexing = store.follow((events) => {
-    if (events.some((event) => event.kind === 'entry')) indexer?.wake();
-  });
-  const catchUp = () => {
-    try {
-      if (indexer && !indexer.started && search.behind()) indexer.wake();
-    } catch (thrown) {
-      warn(`search index stopped: ${reasonOf(thrown)}`);
-    }
-  };
+  // 4. the words of transcripts, indexed beside the store
+  const search = openSearch(stateDir, store, options.search !== false && !options.store, warn);
 
-  // Failures that nobody is waiting for end up with the operator.
-  const report = (what: string, error: unknown) => warn(`${what} failed: ${reasonOf(error)}`);
-  const isGuest = ({ key, agent }: SessionRow) => requireSessionKey(key, keyContext(world.agents, agent)).shape === 'guest';
-  const shown = {
+  // 5. what answers: scripted and language models, guests
+  const runtimes = new Runtimes({ current, clock, script: options.script, warn });
+  const surroundings = {
+    modelOf: (row: SessionRow) => runtimes.viewOf(row),
     online: (key: string) => guests.online(key),
-    modelOf: (row: SessionRow) => engine.modelOf(row),
     transcriptPath: (sessionId: string) => {
       const file = join(stateDir, 'transcripts', `${sessionId}.jsonl`);
       return existsSync(file) ? file : undefined;
     },
   };
+
+  // 6. the engine; its runners need the tools, and the tools need the engine
   const eventParts = {
     store,
     bus,
-    world: () => world,
-    shown,
-    now: () => clock.now(),
-    after: (ms: number, work: () => void) => clock.after(ms, work),
+    world: () => current().world,
+    shown: surroundings,
+    now,
+    after,
     failed: (error: unknown) => report('live events', error),
   };
   const live = new LiveRuns(eventParts);
-
-  // 5. the engine; its runner is made below, from the tools that need the engine
-  const flows = new Map([exchangeFlow].map((flow) => [flow.kind, asFlow(flow)]));
-  const current = () => ({ world, flows });
   const engine: Engine = new Engine({
     current,
     store,
     clock,
     newId,
-    runner: (session) => runner(session),
-    caps: options.caps ?? {
-      main: config.agents.defaults.maxConcurrent ?? 4 * cores,
-      nested: 4 * cores,
-      subagent: config.agents.defaults.subagents.maxConcurrent,
-      cron: 4,
-    },
+    runner: (session) => runnerOf(session),
+    caps: options.caps ?? capsOf(config),
     keepMs: config.store.keepDays * 86_400_000,
-    // Without the thread the index is made good at the next start with it.
     forget: async (sessionPks) => {
       await forgetWorkspaces(stateDir, store);
-      return (await indexer?.forget(sessionPks)) ?? false;
+      return search.forget(sessionPks);
     },
     host: { bootId: newId(), pid: process.pid, name: hostname() },
     warn,
-    modelOf: (session) =>
-      isGuest(session) || entryOf(session.agent)?.runtime === 'scripted' ? undefined : models.view(session.agent, settingsOf(session)),
     onDelta: (delta) => {
       live.delta(delta);
       options.onDelta?.(delta);
     },
   });
 
-  // 6. tools, and 7. the runtime that calls them
-  const pause = (ms: number, signal: AbortSignal) => sleep(clock, ms, signal);
-  const scripted = scriptedModel({ ...(options.script ? { script: options.script } : {}), sleep: pause });
-  const language = languageModel({
-    get models() {
-      return models;
-    },
-    setting: ({ agentId, sessionKey }) => ({
-      agentId,
-      name: entryOf(agentId)?.name,
-      instructions: entryOf(agentId)?.instructions,
-      sessionKey,
-      visibility: world.visibility,
-      date: new Date(clock.now()).toISOString().slice(0, 10),
-    }),
-    sleep: pause,
-    after: (ms, work) => clock.after(ms, work),
-    warn,
-  });
-  const answerer = (agentId: string, model: string | undefined) =>
-    entryOf(agentId)?.runtime !== 'scripted' && models.answers(agentId, model) ? language : scripted;
-  const modelOf = (agentId: string) => (answerer(agentId, undefined) === language ? models.choices(agentId, undefined)[0] : undefined);
-  const guests: Guests = new Guests({
-    store,
-    engine,
-    now: () => clock.now(),
-    after: (ms, work) => clock.after(ms, work),
-    get replyMs() {
-      return config.guests.replyMinutes * 60_000;
-    },
-  });
-  const send = sendToSession(current);
+  // 7. tools, and the runners that call them
+  const guests: Guests = new Guests({ store, engine, now, after, replyMs: () => current().config.guests.replyMinutes * 60_000 });
   const outside = new OutsideServers(config.mcp.servers, { clock, warn });
-  const tools = [...builtInTools({ search }), ...(options.tools ?? [])];
+  const tools = [...builtInTools({ search: search.index }), ...(options.tools ?? [])];
+  const send = sendToSession(current);
   const invoker = createInvoker([...tools, ...guests.tools], {
+    current,
     store,
     engine,
     send: (args) => store.write(send, args, { bytes: args.text.length }),
-    now: () => clock.now(),
-    get maxPingPongTurns() {
-      return config.session.agentToAgent.maxPingPongTurns;
-    },
-    get toolLevels() {
-      return config.classification.tools;
-    },
-    transcriptPath: shown.transcriptPath,
-    online: shown.online,
-    workspaceDir: (session) => workspaceDir(session),
-    recap: (session, focus, prompt, signal) => {
-      const { agent: agentId, key: sessionKey } = session;
-      const settings = settingsOf(session);
-      const request = { agentId, sessionKey, prompt, tools: [], settings };
-      return answerer(agentId, settings.model).recap(request, { signal, delta: () => {}, again: () => {} }, focus);
-    },
+    now,
+    ...surroundings,
+    workspaceDir: (session) => current().workspaceDir(session),
+    recap: (session, focus, prompt, signal) => runtimes.recap(session, focus, prompt, signal),
     outside,
   });
-  const runners = new Map([scripted, language].map((model) => [model, modelRunner(model, invoker)]));
-  // A session can have a model where its agent has none.
-  const either: Runner = {
-    run: (turn) => runners.get(answerer(turn.agentId, turn.settings.model))!.run(turn),
-  };
-  const runner = (session: SessionRow) => {
-    if (isGuest(session)) return guestRunner;
-    const usual = answerer(session.agent, undefined);
-    return usual === language || entryOf(session.agent)?.runtime === 'scripted' ? runners.get(usual)! : either;
-  };
+  const runnerOf = runtimes.runners(invoker);
 
-  // 8. the way out
+  // 8. out to channels, and in from them
   const channels = new Map((options.channels ?? []).map((channel) => [channel.name, channel]));
-  const outbox = new Outbox({
-    store,
-    clock,
-    current,
-    channels,
-    warn,
-  });
+  const outbox = new Outbox({ store, clock, current, channels, warn });
+  const receive = createInbound({ current, engine, now, newId });
 
-  // 9. the way in
-  const channelLevel = (channel: string) => (world.channelLevels.get(channel) ?? 'PUBLIC') as Level;
-  const budgetMs = () => config.agents.defaults.timeoutSeconds * 1_000;
-  const receive = createInbound({
-    get routes() {
-      return routes;
-    },
-    engine,
-    now: () => clock.now(),
-    newId,
-    channelLevel,
-    get collectMs() {
-      return config.session.queue.collectMs;
-    },
-    get budgetMs() {
-      return budgetMs();
-    },
-  });
+  // 9. the port for clients
+  const sessions = createSessions({ current, store, engine, now, newId });
+  let closing: Promise<void> | undefined;
+  const open = (listen: Listen) =>
+    openDoor(listen, {
+      stateDir,
+      clock,
+      current,
+      store,
+      bus,
+      engine,
+      sessions,
+      invoker,
+      tools,
+      shown: surroundings,
+      events: eventParts,
+      live,
+      metrics,
+      channels: new Set(channels.keys()),
+      newId,
+      secret: (bytes) => randomBytes(bytes).toString('base64url'),
+      model: () => runtimes.choiceOf(current().world.agents.defaultId)?.ref ?? 'scripted',
+      warnings: () => [...current().routes.warnings, ...outside.warnings()],
+      stopping: () => closing !== undefined,
+      isGuest: (session) => runtimes.isGuest(session),
+      extendMcp: options.extendMcp,
+      report,
+    });
 
-  // 10. the doors: who may, what they may, and the port
-  const sessions = createSessions({
-    store,
-    engine,
-    now: () => clock.now(),
-    newId,
-    channelLevel,
-    budgetMs,
-    get models() {
-      return models;
-    },
-  });
-
+  // 10. start in this order, stop in the other
   let door: (Door & { close(): Promise<void> }) | undefined;
-  const undoLog = options.log ? logEvents(bus, options.log) : () => {};
   const closeAll = async () => {
     await door?.close();
     await engine.close(graceMs);
@@ -333,95 +236,97 @@ export async function startGateway(initial: Config, options: GatewayOptions): Pr
     guests.close();
     bus.close();
     undoCounting();
-    undoIndexing();
-    await indexer?.close();
-    search.close();
+    await search.close();
     await store.close();
     unlock();
   };
-  const reload = async (next: Config): Promise<Change> => {
-    const change = changeOf(config, next);
-    const nextModels = modelsOf(next);
-    const nextWorld = worldOf({ ...next, mcp: config.mcp });
-    const nextWorkspaceDir = workspacesOf(next, nextWorld);
-    // What a running gateway cannot take up stays as it was, so that nobody acts on half of it.
-    config = { ...next, gateway: config.gateway, store: config.store, mcp: config.mcp };
-    world = nextWorld;
-    routes = compileRoutes(config, world.agents);
-    models = nextModels;
-    workspaceDir = nextWorkspaceDir;
-    await engine.openMains(mainSessions(world));
-    return change;
-  };
-  let closing: Promise<void> | undefined;
   const close = () => (closing ??= closeAll());
   try {
-    const member = await engine.start(mainSessions(world));
+    const member = await engine.start(mainSessions(current().world));
     await outbox.start(member);
-    if (options.listen)
-      door = await openDoor(options.listen, {
-        stateDir,
-        clock,
-        store,
-        bus,
-        engine,
-        sessions,
-        invoker,
-        tools,
-        shown,
-        events: eventParts,
-        live,
-        metrics,
-        channels: new Set(channels.keys()),
-        newId,
-        secret: (bytes) => randomBytes(bytes).toString('base64url'),
-        config: () => config,
-        routes: () => routes,
-        model: () => modelOf(world.agents.defaultId)?.ref ?? 'scripted',
-        warnings: () => [...routes.warnings, ...outside.warnings()],
-        stopping: () => closing !== undefined,
-        isGuest,
-        extendMcp: options.extendMcp,
-        report,
-      });
-    catchUp();
+    if (options.listen) door = await open(options.listen);
+    search.catchUp();
   } catch (thrown) {
     await close();
     throw thrown;
   }
-  return {
-    get world() {
-      return world;
-    },
-    get routes() {
-      return routes;
-    },
+  const gateway: Gateway = {
     get warnings() {
-      return routes.warnings;
+      return current().routes.warnings;
     },
-    store,
-    bus,
-    engine,
-    invoker,
-    outbox,
-    receive,
-    reload,
-    modelOf,
+    get defaultAgentId() {
+      return current().world.agents.defaultId;
+    },
+    receive: async (message) => {
+      const { stopping: _, ...accepted } = await receive(message);
+      return accepted;
+    },
+    wait: (runId, timeoutMs, signal) => engine.wait(runId, timeoutMs, signal),
+    reload: async (next) => {
+      const before = current();
+      const change = changeOf(before.config, next);
+      // Parts of the config that need a restart stay as they were, so that no part acts on half of a change.
+      const { gateway: port, store: keeping, mcp } = before.config;
+      setup = makeSetup({ ...next, gateway: port, store: keeping, mcp }, before.rev + 1, setupParts);
+      await engine.openMains(mainSessions(current().world));
+      return change;
+    },
+    modelOf: (agentId) => runtimes.choiceOf(agentId),
     close,
     ...(door ? { server: door } : {}),
   };
+  return { gateway, parts: { current, store, bus, engine, invoker, outbox } };
 }
 
-function modelSettings({ models, agents }: Config): ModelSettings {
-  const { model, fallbacks } = agents.defaults;
-  const levels = new Map(agents.list.map((entry) => [agentIdOf(entry.id), entry.thinking]));
+/** The store that was given, or the SQLite file in the state directory, which belongs to one process at a time. */
+function openStore(config: Config, options: GatewayOptions, clock: Clock, metrics: Metrics): { store: Store; unlock: () => void } {
+  const { stateDir, fatal = () => process.exit(70) } = options;
+  if (options.store) return { store: options.store, unlock: () => {} };
+  const unlock = lockState(stateDir, { pid: process.pid, host: hostname(), startedAt: clock.now() });
+  try {
+    const store = openSqliteStore(stateDir, config.store.durability, {
+      afterTick: (work) => void setImmediate(work),
+      elapsed: () => clock.elapsed(),
+      fatal,
+      observe: metrics.committed,
+    });
+    return { store, unlock };
+  } catch (thrown) {
+    unlock();
+    throw thrown;
+  }
+}
+
+function openSearch(stateDir: string, store: Store, indexing: boolean, warn: (message: string) => void) {
+  const failed = (thrown: unknown) => warn(`search index stopped: ${reasonOf(thrown)}`);
+  const index = new Search(stateDir);
+  const indexer = indexing ? startIndexer(stateDir, failed) : undefined;
+  const undo = store.follow((events) => {
+    if (events.some((event) => event.kind === 'entry')) indexer?.wake();
+  });
   return {
-    providers: models.providers,
-    model,
-    fallbacks,
-    agents: new Map(agents.list.map((entry) => [agentIdOf(entry.id), entry.model])),
-    thinking: (agentId) => levels.get(agentId) ?? agents.defaults.thinking,
+    index,
+    /** Without the thread the index forgets at the next start with it. */
+    forget: async (sessionPks: number[]) => (await indexer?.forget(sessionPks)) ?? false,
+    catchUp() {
+      try {
+        if (indexer && !indexer.started && index.behind()) indexer.wake();
+      } catch (thrown) {
+        failed(thrown);
+      }
+    },
+    async close() {
+      undo();
+      await indexer?.close();
+      index.close();
+    },
   };
+}
+
+function capsOf({ agents: { defaults } }: Config): Record<RunClass, number> {
+  const cores = availableParallelism();
+  const { maxConcurrent: main = 4 * cores, subagents } = defaults;
+  return { main, nested: 4 * cores, subagent: subagents.maxConcurrent, cron: 4 };
 }
 
 /** Every configured agent's main session exists from the start, so that it can be addressed on day one. */

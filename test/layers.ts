@@ -13,6 +13,7 @@ export const tiers = [
   ['tools', 'channels'],
   ['runtimes', 'delivery', 'mcp'],
   ['observe', 'scheduler'],
+  ['setup.ts'],
   ['server'],
   ['gateway.ts'],
   ['cli'],

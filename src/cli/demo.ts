@@ -38,12 +38,12 @@ const script = Script.parse([
 ]);
 
 export async function demo(terminal: Terminal): Promise<void> {
-  const { startGateway } = await import('../gateway.ts');
+  const { assemble } = await import('../gateway.ts');
   const stateDir = mkdtempSync(join(tmpdir(), 'interlane-demo-'));
   const say = (line: string) => terminal.stdout.write(`${line}\n`);
   say(paint(terminal, 'bold', 'Two agents on a scripted model: no key, no cost. Below is the event stream of a real gateway.'));
   say('');
-  const gateway = await startGateway(readConfig(config, 'demo', {}).config, {
+  const { gateway, parts } = await assemble(readConfig(config, 'demo', {}).config, {
     stateDir,
     script,
     channels: [loopbackTo(() => {})],
@@ -53,7 +53,7 @@ export async function demo(terminal: Terminal): Promise<void> {
     let finished = () => {};
     const over = new Promise<void>((resolve) => (finished = resolve));
     const settled = new Set<string>();
-    const undo = gateway.bus.subscribe({
+    const undo = parts.bus.subscribe({
       wants: () => true,
       deliver(event) {
         const line = describe(event);
@@ -70,7 +70,7 @@ export async function demo(terminal: Terminal): Promise<void> {
       text: 'Are you open?',
       sender: 'cook',
     });
-    await gateway.engine.wait(opened.runId, 10_000);
+    await gateway.wait(opened.runId, 10_000);
     await gateway.receive({ origin: { channel: 'loopback', peer: { kind: 'direct', id: 'you' } }, text: 'What is for lunch?' });
     await over;
     undo();

@@ -44,9 +44,8 @@ export async function up(terminal: Terminal, paths: Paths, config: Config, warni
   }
   // Listen for signals before printing the screen, so that one right after the last line is not missed.
   const stopped = stopSignal(terminal);
-  const { server, world } = gateway;
+  const { server, defaultAgentId: defaultId } = gateway;
   const notes = [...warnings, ...gateway.warnings, ...open];
-  const { defaultId } = world.agents;
   const model = gateway.modelOf(defaultId);
   terminal.stdout.write(screen(terminal, { paths, config, found, model, server: server!, defaultId, notes }));
   flushCompileCache();

@@ -1,12 +1,10 @@
 // The engine: what the rest of the gateway may ask of the kernel. Its parts keep lanes moving, look after what is due, and resolve waits.
 import type { RunView } from '../protocol/run.ts';
-import type { World } from '../rules/decide.ts';
 import type { SessionRow } from '../store/rows.ts';
 import { accept, type Accepted, type AcceptArgs } from './accept.ts';
 import { joinStore } from './member.ts';
 import { answerOffer, giveBack, takeOffer, type Answered, type Look } from './offers.ts';
 import type { Operator } from './policy.ts';
-import type { ModelView } from './runner.ts';
 import { abortRun, recoverRuns } from './runs.ts';
 import { Scheduler, type SchedulerParts } from './scheduler.ts';
 import { closeSession, ensureSession, resetSession, type NewSession, type Stopping } from './sessions.ts';
@@ -18,8 +16,6 @@ export type { Delta } from './scheduler.ts';
 
 export interface EngineParts extends SchedulerParts, Omit<SweeperParts, 'ready'> {
   newId(): string;
-  /** What a session is answered by; undefined where it is a script. */
-  modelOf?(session: SessionRow): ModelView | undefined;
   host: { bootId: string; pid: number; name: string };
 }
 
@@ -42,14 +38,6 @@ export class Engine {
     this.scheduler = new Scheduler(parts);
     this.sweeper = new Sweeper({ ...parts, ready: () => this.scheduler.pump() });
     this.room = new WaitingRoom(parts);
-  }
-
-  get world(): World {
-    return this.parts.current().world;
-  }
-
-  modelOf(session: SessionRow): ModelView | undefined {
-    return this.parts.modelOf?.(session);
   }
 
   get caps() {

@@ -64,6 +64,9 @@ export interface Decision {
   redactions: RE2JS[];
 }
 
+/** The level of what comes from a channel; one without an entry is PUBLIC. */
+export const channelLevel = (world: World, channel: string) => (world.channelLevels.get(channel) ?? 'PUBLIC') as Level;
+
 export function compileWorld(settings: RuleSettings): World {
   return {
     agents: compileAgents(settings),

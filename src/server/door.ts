@@ -10,7 +10,8 @@ import { routesOf } from '../protocol/http.ts';
 import { operations as allOperations } from '../protocol/operations/all.ts';
 import type { Operations } from '../protocol/operations/operation.ts';
 import { keyContext } from '../rules/agents.ts';
-import { type Routes } from '../rules/route.ts';
+import type { World } from '../rules/decide.ts';
+import type { Routes } from '../rules/route.ts';
 import { formatSessionKey, mainKey } from '../rules/session-key.ts';
 import { isLoopback } from './access.ts';
 import { Auth } from './auth.ts';
@@ -70,9 +71,8 @@ export interface DoorParts {
   newId(): string;
   /** Unguessable text of so many bytes, in characters of a URL. */
   secret(bytes: number): string;
-  /** What the config says now. */
-  config(): Config;
-  routes(): Routes;
+  /** What follows from the config now. */
+  current(): { config: Config; world: World; routes: Routes };
   /** The model of the default agent. */
   model(): string;
   warnings(): string[];
@@ -84,8 +84,8 @@ export interface DoorParts {
 
 export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door & { close(): Promise<void> }> {
   const { stateDir, clock, store, bus, engine, sessions, invoker, tools, shown, live, metrics, newId, report, isGuest } = parts;
-  const world = () => engine.world;
-  const config = parts.config();
+  const world = () => parts.current().world;
+  const { config } = parts.current();
   const { host = config.gateway.host, port = config.gateway.port } = listen;
   const auth = new Auth({ store, now: () => clock.now(), secret: parts.secret });
   if (!isLoopback(host) && !listen.token && !(await auth.hasOperator()))
@@ -116,7 +116,7 @@ export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door &
     now: () => clock.now(),
     elapsed: () => clock.elapsed(),
     newId,
-    routes: parts.routes,
+    current: parts.current,
     channels: parts.channels,
     position: () => events.position(),
     signInUrl,
@@ -151,7 +151,7 @@ export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door &
           defaultAgentId: world().agents.defaultId,
           mainKey: world().agents.mainKey,
           mainSessionKey: formatSessionKey(mainKey(keyContext(world().agents, world().agents.defaultId))),
-          scope: parts.config().session.scope,
+          scope: parts.current().config.session.scope,
         },
       },
     }),

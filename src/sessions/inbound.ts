@@ -5,9 +5,11 @@ import type { Accepted } from '../engine/accept.ts';
 import type { Engine } from '../engine/engine.ts';
 import { fromChannel } from '../engine/input.ts';
 import { platformId } from '../protocol/ids.ts';
-import type { Level } from '../protocol/labels.ts';
+import { budgetOf } from '../config/budget.ts';
+import type { Config } from '../config/schema.ts';
 import type { Origin } from '../protocol/message.ts';
 import type { QueueMode } from '../protocol/run.ts';
+import { channelLevel, type World } from '../rules/decide.ts';
 import { route, type Routes } from '../rules/route.ts';
 import { sessionKind } from '../rules/session-key.ts';
 
@@ -23,25 +25,20 @@ export interface InboundMessage {
   messageId?: string;
 }
 
-/** Settings are asked for at each message, so that a changed config holds from the next one on. */
 export interface InboundParts {
-  routes: Routes;
+  /** Called at each message, so that a changed config applies from the next one on. */
+  current(): { routes: Routes; world: World; config: Config };
   engine: Engine;
   now(): number;
   newId(): string;
-  /** Level of what comes from a channel; unlisted is PUBLIC. */
-  channelLevel(channel: string): Level;
-  /** How long a turn that collects waits for more. */
-  collectMs: number;
-  /** Working time of a run; 0 is no limit. */
-  budgetMs: number;
 }
 
 /** Resolves when the message is safe: from then on it is answered, or ends with a recorded reason. */
 export function createInbound(parts: InboundParts): (message: InboundMessage) => Promise<Accepted> {
   return (message) => {
+    const { routes, world, config } = parts.current();
     // 1. which agent and session
-    const { key, sessionKey, agentId, channel, accountId } = route(parts.routes, message.origin);
+    const { key, sessionKey, agentId, channel, accountId } = route(routes, message.origin);
     // 2. who speaks, and where the answer goes
     const sender = message.sender ?? message.origin.peer.id;
     const principal = `channel:${channel}:${platformId(sender)}`;
@@ -57,6 +54,7 @@ export function createInbound(parts: InboundParts): (message: InboundMessage) =>
     // 4. accept: one transaction
     const now = parts.now();
     const mode = message.mode ?? 'followup';
+    const { collectMs } = config.session.queue;
     return parts.engine.accept({
       sessionKey,
       open: { id: parts.newId(), agent: agentId, kind: sessionKind(key), user: `${channel}:${platformId(sender)}` },
@@ -65,11 +63,11 @@ export function createInbound(parts: InboundParts): (message: InboundMessage) =>
         text: message.text,
         channel,
         principal,
-        taint: levelRank(parts.channelLevel(channel)),
+        taint: levelRank(channelLevel(world, channel)),
         mode,
         destination: deliveryContext,
-        budgetMs: parts.budgetMs,
-        notBefore: mode === 'collect' && parts.collectMs > 0 ? now + parts.collectMs : undefined,
+        budgetMs: budgetOf(config),
+        notBefore: mode === 'collect' && collectMs > 0 ? now + collectMs : undefined,
       }),
       deliveryContext,
       idempotency,

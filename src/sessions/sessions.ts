@@ -11,11 +11,14 @@ import { agentId as agentIdOf } from '../protocol/ids.ts';
 import type { Level, Visibility } from '../protocol/labels.ts';
 import type { QueueMode } from '../protocol/run.ts';
 import type { DeliveryContext } from '../protocol/session.ts';
+import { budgetOf } from '../config/budget.ts';
+import type { Config } from '../config/schema.ts';
 import { isKnownAgent, keyContext } from '../rules/agents.ts';
+import { channelLevel, type World } from '../rules/decide.ts';
 import { formatSessionKey, ownedKey, requireSessionKey, sessionKind } from '../rules/session-key.ts';
 import type { Store } from '../store/contract.ts';
 import { openSession } from './open.ts';
-import { patchSession, type Current, type ModelChecks, type SessionPatch } from './patch.ts';
+import { patchSession, type ModelChecks, type SessionPatch } from './patch.ts';
 import { injectEntry, sendDirect } from './speak.ts';
 
 /** Who asks, as the transport knows them. */
@@ -38,15 +41,11 @@ export interface Spoken {
 }
 
 export interface SessionsParts {
+  current(): { world: World; models: ModelChecks; config: Config };
   store: Store;
   engine: Engine;
   now(): number;
   newId(): string;
-  /** Level of what comes from a channel; unlisted is PUBLIC. */
-  channelLevel(channel: string): Level;
-  /** Working time of a run that is given none; 0 is no limit. */
-  budgetMs(): number;
-  models: ModelChecks;
 }
 
 /** What operators say comes in on this channel. */
@@ -57,9 +56,8 @@ const ownedElsewhere = new Set(['cron', 'hook', 'node', 'subagent', 'acp', 'gues
 export type Sessions = ReturnType<typeof createSessions>;
 
 export function createSessions(parts: SessionsParts) {
-  const { store, engine } = parts;
+  const { store, engine, current } = parts;
   const of = ({ level }: Asker, sends = false): Operator => ({ level, sends });
-  const current: Current = () => ({ world: engine.world, models: parts.models });
   const commands = {
     open: openSession(current),
     patch: patchSession(current),
@@ -72,7 +70,7 @@ export function createSessions(parts: SessionsParts) {
       asker: Asker,
       wish: { key?: string | undefined; agentId?: string | undefined; idempotencyKey?: string | undefined; patch: SessionPatch },
     ) {
-      const { agents } = engine.world;
+      const { agents } = current().world;
       const agent = wish.agentId === undefined ? agents.defaultId : agentIdOf(wish.agentId);
       // Asked again with the same idempotency key, it is the same session.
       const fresh = wish.idempotencyKey === undefined ? parts.newId() : derivedId('create', asker.principal, wish.idempotencyKey);
@@ -90,7 +88,7 @@ export function createSessions(parts: SessionsParts) {
 
     /** The session of a guest, with what the operator lets it see; only ever called for an admin. */
     join(asker: Asker, wish: { name: string; agentId?: string | undefined; see: Visibility | undefined }) {
-      const { agents } = engine.world;
+      const { agents } = current().world;
       const agent = wish.agentId === undefined ? agents.defaultId : agentIdOf(wish.agentId);
       if (!isKnownAgent(agents, agent))
         throw new InterlaneError('AGENT_NOT_FOUND', `agent "${agent}" is not in agents.list; agents.list shows who is`);
@@ -106,6 +104,7 @@ export function createSessions(parts: SessionsParts) {
 
     /** A message into a session. With an idempotency key that key is the run's id, so that a client knows it before it asks. */
     say(asker: Asker, spoken: Spoken): Promise<Accepted> {
+      const { world, config } = current();
       const { idempotencyKey: key, method } = spoken;
       const hash = createHash('sha256')
         .update(JSON.stringify([spoken.sessionKey, spoken.text, spoken.mode, spoken.deliver, spoken.budgetMs]))
@@ -117,10 +116,10 @@ export function createSessions(parts: SessionsParts) {
           text: spoken.text,
           channel: ownChannel,
           principal: asker.principal,
-          taint: levelRank(parts.channelLevel(ownChannel)),
+          taint: levelRank(channelLevel(world, ownChannel)),
           mode: spoken.mode ?? 'followup',
           deliver: spoken.deliver ?? false,
-          budgetMs: spoken.budgetMs ?? parts.budgetMs(),
+          budgetMs: spoken.budgetMs ?? budgetOf(config),
         }),
         operator: of(asker, spoken.sends ?? true),
         idempotency: key === undefined ? undefined : { principal: asker.principal, method, key, hash },

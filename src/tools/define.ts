@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { InterlaneError } from '../errors.ts';
 import type { Engine } from '../engine/engine.ts';
-import type { PromptMessage, Turn, Usage } from '../engine/runner.ts';
+import type { ModelView, PromptMessage, Turn, Usage } from '../engine/runner.ts';
 import type { SendArgs, SendOrigin, Sent } from '../flows/send.ts';
 import type { Level } from '../protocol/labels.ts';
 import type { Party, World } from '../rules/decide.ts';
@@ -17,7 +17,8 @@ export interface ToolParts {
   engine: Engine;
   /** A message from one session to another. */
   send(args: SendArgs): Promise<Sent>;
-  maxPingPongTurns: number;
+  /** What a session is answered by; undefined where it is a script. */
+  modelOf(session: SessionRow): ModelView | undefined;
   /** Whether somebody takes the turns of a guest's session. */
   online(sessionKey: string): boolean;
   /** The file a transcript was written to, if it was. */
@@ -37,6 +38,8 @@ export interface RecapFocus {
 /** I7. Who calls and with what right, made by the gateway for each call; arguments never name the caller. */
 export interface ToolContext extends ToolParts {
   world: World;
+  /** Reply-back turns of an exchange, at most. */
+  maxPingPongTurns: number;
   now: number;
   /** What the call is made by: a run's step, or a caller from outside that is this session. */
   origin: SendOrigin;
@@ -94,9 +97,9 @@ export function oneOf(args: Record<string, unknown>, name: string, alias: string
 }
 
 /** The caller of a tool as a viewer of sessions. */
-export function lookOf({ world, caller, engine, online, transcriptPath }: ToolContext) {
+export function lookOf({ world, caller, modelOf, online, transcriptPath }: ToolContext) {
   const viewer: Viewer = { as: 'session', party: caller };
-  return { world, viewer, modelOf: (row: SessionRow) => engine.modelOf(row), online, transcriptPath };
+  return { world, viewer, modelOf, online, transcriptPath };
 }
 
 interface Property extends Record<string, unknown> {

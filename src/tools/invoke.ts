@@ -3,21 +3,20 @@ import { z } from 'zod';
 import { nearest } from '../nearest.ts';
 import { levelName, levelRank } from '../levels.ts';
 import { untilAborted } from '../abort.ts';
-import type { Engine } from '../engine/engine.ts';
+import type { Config } from '../config/schema.ts';
 import { ask, partyOfRow } from '../engine/policy.ts';
 import type { PendingCall, Turn, Usage } from '../engine/runner.ts';
 import { chargeSession } from '../engine/end.ts';
 import { raiseTaint } from '../engine/sessions.ts';
 import * as sessions from '../store/tables/sessions.ts';
 import { InterlaneError, reasonOf } from '../errors.ts';
-import { toolFor, usableServers, type Party } from '../rules/decide.ts';
+import { toolFor, usableServers, type World } from '../rules/decide.ts';
 import { join } from '../rules/taint.ts';
 import { serverOf } from '../rules/tool-policy.ts';
 import { guestToolNames } from '../protocol/tool.ts';
 import { redact } from '../rules/hooks.ts';
 import type { ReadQuery } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
-import type { Level } from '../protocol/labels.ts';
 import type { Tool, ToolContext, ToolOutcome, ToolParts } from './define.ts';
 
 export interface Invoker {
@@ -63,8 +62,7 @@ export interface OutsideTools {
 export interface InvokerParts extends ToolParts {
   outside?: OutsideTools;
   now(): number;
-  /** Level of what a tool returns, from `classification.tools`. */
-  toolLevels: Record<string, Level>;
+  current(): { world: World; config: Config };
 }
 
 export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
@@ -72,7 +70,7 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
   const all = () => [...builtIn.values(), ...(parts.outside?.known() ?? [])];
   const find = (name: string) => builtIn.get(name) ?? parts.outside?.known().find((tool) => tool.name === name);
   const toolsOf = (session: SessionRow) => {
-    const { world } = parts.engine;
+    const { world } = parts.current();
     const holder = partyOfRow(world, session);
     const guest = holder.key.shape === 'guest';
     // What only a guest has is not there for the others, not even as something refused.
@@ -86,15 +84,16 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
     by: Pick<ToolContext, 'origin' | 'key' | 'turn' | 'signal'>,
     start: (tool: Tool) => Promise<void>,
   ): Promise<ToolAnswer | 'waiting'> => {
-    const { session, caller } = await parts.store.read(callerOf(parts.engine), { sessionPk });
+    const session = await parts.store.read(sessionOf, { sessionPk });
+    const caller = partyOfRow(parts.current().world, session);
     const refuse = (code: string, error: string) => ({
       text: JSON.stringify({ status: 'error', code, error }),
       isError: true,
       taint: session.taint,
     });
     // 1. validate
-    const server = serverOf(parts.engine.world.tools, asked.tool);
-    if (server !== undefined && parts.outside && usableServers(parts.engine.world, caller).includes(server)) {
+    const server = serverOf(parts.current().world.tools, asked.tool);
+    if (server !== undefined && parts.outside && usableServers(parts.current().world, caller).includes(server)) {
       await parts.outside.ready([server], 'again', by.signal);
       const trouble = parts.outside.trouble(server);
       if (!find(asked.tool) && trouble !== undefined) return refuse('UNAVAILABLE', `server "${server}" ${trouble}; try again later`);
@@ -107,13 +106,15 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
     const read = tool.params.safeParse(asked.args);
     if (!read.success) return refuse('INVALID_REQUEST', describe(tool, read.error));
     // 2. decide
-    const decision = ask({ action: 'tool', caller, tool: tool.name, text: JSON.stringify(read.data) }, parts.engine.world);
+    const decision = ask({ action: 'tool', caller, tool: tool.name, text: JSON.stringify(read.data) }, parts.current().world);
     if (decision.effect === 'BLOCK') return refuse(decision.code ?? 'POLICY_BLOCKED', `${tool.name} is refused: ${decision.why}`);
     // Taking something out of arguments could change what they mean, so a REDACT rule refuses them instead.
     if (decision.effect === 'REDACT') return refuse('POLICY_BLOCKED', 'the arguments hold something that a policy rule takes out');
     // 3. execute
     await start(tool);
-    const context: ToolContext = { ...parts, world: parts.engine.world, now: parts.now(), ...by, session, caller, toolsOf };
+    const { world, config } = parts.current();
+    const { maxPingPongTurns } = config.session.agentToAgent;
+    const context: ToolContext = { ...parts, world, maxPingPongTurns, now: parts.now(), ...by, session, caller, toolsOf };
     let outcome: ToolOutcome;
     try {
       outcome = await untilAborted(by.signal, tool.run(context, read.data));
@@ -123,9 +124,9 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
     }
     if ('pending' in outcome) return 'waiting';
     // 4. label, and what the operator's rules say of the result
-    const taint = levelRank(join(parts.toolLevels[tool.name] ?? tool.level ?? 'PUBLIC', levelName(outcome.taint ?? 0)));
+    const taint = levelRank(join(config.classification.tools[tool.name] ?? tool.level ?? 'PUBLIC', levelName(outcome.taint ?? 0)));
     const text = typeof outcome.value === 'string' ? outcome.value : JSON.stringify(outcome.value);
-    const result = ask({ action: 'result', caller, tool: tool.name, text }, parts.engine.world);
+    const result = ask({ action: 'result', caller, tool: tool.name, text }, parts.current().world);
     const { usage } = outcome;
     if (result.effect === 'BLOCK')
       return { ...refuse(result.code ?? 'POLICY_BLOCKED', `the result of ${tool.name} was withheld: ${result.why}`), usage };
@@ -134,13 +135,11 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
 
   return {
     names: () => all().map((tool) => tool.name),
-    knows: (name) => builtIn.has(name) || serverOf(parts.engine.world.tools, name) !== undefined,
+    knows: (name) => builtIn.has(name) || serverOf(parts.current().world.tools, name) !== undefined,
     async toolsFor(of, signal) {
-      const { session, caller } =
-        typeof of === 'number'
-          ? await parts.store.read(callerOf(parts.engine), { sessionPk: of })
-          : { session: of, caller: partyOfRow(parts.engine.world, of) };
-      await parts.outside?.ready(usableServers(parts.engine.world, caller), 'once', signal);
+      const session = typeof of === 'number' ? await parts.store.read(sessionOf, { sessionPk: of }) : of;
+      const { world } = parts.current();
+      await parts.outside?.ready(usableServers(world, partyOfRow(world, session)), 'once', signal);
       const given = new Set(namesFor(session));
       return all().filter((tool) => given.has(tool.name));
     },
@@ -166,7 +165,7 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
         async () => {},
       );
       if (answer === 'waiting') throw new InterlaneError('INTERNAL', `tool ${call.tool} cannot wait for a caller from outside`);
-      const { session } = await parts.store.read(callerOf(parts.engine), { sessionPk });
+      const session = await parts.store.read(sessionOf, { sessionPk });
       if (answer.usage) await parts.store.write(chargeSession, { sessionKey: session.key, sessionPk, usage: answer.usage });
       // I8. Before the answer is given.
       if (call.raises && answer.taint > 0)
@@ -178,20 +177,17 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
 
 /** A tool that may have acted when the gateway died is not called again; the model is told. */
 async function unknownOutcome(parts: InvokerParts, sessionPk: number): Promise<ToolAnswer> {
-  const { session } = await parts.store.read(callerOf(parts.engine), { sessionPk });
+  const session = await parts.store.read(sessionOf, { sessionPk });
   const error = 'the gateway stopped while this ran; whether it took effect is not known, so check before doing it again';
   return { text: JSON.stringify({ status: 'error', code: 'OUTCOME_UNKNOWN', error }), isError: true, taint: session.taint };
 }
 
-function callerOf(engine: Engine): ReadQuery<{ sessionPk: number }, { session: SessionRow; caller: Party }> {
-  return {
-    name: 'caller',
-    *body(t, { sessionPk }) {
-      const session = yield* sessions.get(t, sessionPk);
-      return { session, caller: partyOfRow(engine.world, session) };
-    },
-  };
-}
+const sessionOf: ReadQuery<{ sessionPk: number }, SessionRow> = {
+  name: 'caller',
+  *body(t, { sessionPk }) {
+    return yield* sessions.get(t, sessionPk);
+  },
+};
 
 function suggest(name: string, names: string[]): string {
   const [near] = nearest(name, names);

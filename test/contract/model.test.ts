@@ -58,11 +58,10 @@ const overHttp =
     });
     onTestFinished(() => provider.close());
     const { models } = Config.parse({ models: { providers: { mock: { type, baseUrl: provider.url, apiKey: 'not-a-real-key' } } } });
+    const settings = { providers: models.providers, model: 'mock/m', fallbacks: [], agents: new Map(), thinking: () => undefined };
+    const made = new Models(settings, undefined);
     return languageModel({
-      models: new Models(
-        { providers: models.providers, model: 'mock/m', fallbacks: [], agents: new Map(), thinking: () => undefined },
-        undefined,
-      ),
+      models: () => made,
       setting: ({ agentId, sessionKey }) => ({
         agentId,
         name: undefined,

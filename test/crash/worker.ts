@@ -6,7 +6,7 @@ import type { Clock } from '../../src/clock.ts';
 import { loopbackPost } from '../../src/channels/loopback/loopback.ts';
 import { readConfig } from '../../src/config/load.ts';
 import { ensureSession } from '../../src/engine/sessions.ts';
-import { startGateway } from '../../src/gateway.ts';
+import { assemble } from '../../src/gateway.ts';
 import { Script } from '../../src/runtimes/scripted/scripted.ts';
 import type { Query, Reading, WriteOptions } from '../../src/store/contract.ts';
 import { Connection } from '../../src/store/sqlite/database.ts';
@@ -234,7 +234,7 @@ const clock: Clock = {
   },
 };
 
-const gateway = await startGateway(readConfig(config, 'crash', {}).config, {
+const assembled = await assemble(readConfig(config, 'crash', {}).config, {
   clock,
   stateDir: task.stateDir,
   script,
@@ -243,6 +243,7 @@ const gateway = await startGateway(readConfig(config, 'crash', {}).config, {
   warn: (message) => process.stderr.write(`${message}\n`),
   ...(task.provider ? { search: false, onDelta: () => point('during answer') } : {}),
 });
+const gateway = { ...assembled.parts, ...assembled.gateway };
 
 // A guest: an outside harness that forgets everything when the gateway dies, and takes up again what it had ---------------------
 

@@ -103,7 +103,7 @@ export class Hand implements AsyncDisposable {
         newId: () => `id${ids++}`,
         runner: () => runner,
         caps,
-        host: { bootId: 'boot', pid: 1, name: 'here' },
+        host: { bootId: `boot${ids++}`, pid: 1, name: 'here' },
         warn: (message) => this.warnings.push(message),
       });
     this.engine = this.make();

@@ -10,7 +10,7 @@ import { connect, type Client, type ConnectOptions } from '../../src/client/clie
 import { Config } from '../../src/config/schema.ts';
 import type { Accepted } from '../../src/engine/accept.ts';
 import { acceptArgs, type AcceptMore } from './accept.ts';
-import { startGateway, type Gateway, type GatewayOptions } from '../../src/gateway.ts';
+import { assemble, type Gateway, type GatewayOptions, type Parts } from '../../src/gateway.ts';
 import type { FeedEvent } from '../../src/protocol/event.ts';
 import type { OperationName, Params, Results } from '../../src/protocol/operations/all.ts';
 import type { QueueMode, RunState, RunView } from '../../src/protocol/run.ts';
@@ -78,6 +78,7 @@ export class TestGateway implements AsyncDisposable {
   private readonly clients = new Map<string, Promise<Client>>();
   private readonly connections = new Set<Client>();
   private gateway: Gateway | undefined;
+  private parts: Parts | undefined;
   private secret = '';
   private lastPort = 0;
   private toolRuns = 0;
@@ -112,7 +113,7 @@ export class TestGateway implements AsyncDisposable {
     if (this.script.length === 0 || changes.script)
       this.script.splice(0, Infinity, ...Script.parse([...(caller === undefined ? [] : [callRule]), ...script]));
     const token = adminToken;
-    this.gateway = await startGateway(parsed ?? Config.parse(config), {
+    const { gateway, parts } = await assemble(parsed ?? Config.parse(config), {
       stateDir: this.stateDir,
       script: this.script,
       clock: this.time,
@@ -126,6 +127,8 @@ export class TestGateway implements AsyncDisposable {
         ? { listen: { host: '127.0.0.1', port: this.lastPort, version: '0.0.0-test', token, ...(listen === true ? {} : listen) } }
         : {}),
     });
+    this.gateway = gateway;
+    this.parts = parts;
     const given = typeof listen === 'object' && 'token' in listen ? listen.token : token;
     this.lastPort = this.gateway.server?.port ?? 0;
     this.secret = this.gateway.server?.adminToken ?? given ?? this.secret;
@@ -141,6 +144,7 @@ export class TestGateway implements AsyncDisposable {
     this.connections.clear();
     this.clients.clear();
     this.gateway = undefined;
+    this.parts = undefined;
   }
 
   /** Closes it and starts it again on the same state. */
@@ -165,7 +169,8 @@ export class TestGateway implements AsyncDisposable {
 
   /** What only the harness and tests of the inside use. */
   get inside(): Inside {
-    return insideOf(this.started);
+    if (!this.parts) throw new Error('the gateway is not started');
+    return insideOf(this.parts);
   }
 
   // Time --------------------------------------------------------------------------------------------------------------
@@ -197,7 +202,7 @@ export class TestGateway implements AsyncDisposable {
 
   // In ----------------------------------------------------------------------------------------------------------------
 
-  receive(message: InboundMessage): Promise<Accepted> {
+  receive(message: InboundMessage): ReturnType<Gateway['receive']> {
     return this.started.receive(message);
   }
 

@@ -15,7 +15,7 @@ import { InterlaneError } from '../../src/errors.ts';
 import { Connection } from '../../src/store/sqlite/database.ts';
 import { compileWorld } from '../../src/rules/decide.ts';
 import { Search, searchName, type SearchAnswer } from '../../src/store/sqlite/search.ts';
-import type { Gateway } from '../../src/gateway.ts';
+import type { Parts } from '../../src/gateway.ts';
 import type { FeedEvent } from '../../src/protocol/event.ts';
 import type { RunView } from '../../src/protocol/run.ts';
 import { drive, writing, type Command, type ReadQuery, type Store } from '../../src/store/contract.ts';
@@ -23,7 +23,7 @@ import type { SessionRow } from '../../src/store/rows.ts';
 import type { Tool } from '../../src/tools/define.ts';
 import type { Rowwise } from './rows.ts';
 
-type Subscription = Parameters<Gateway['bus']['subscribe']>[0];
+type Subscription = Parameters<Parts['bus']['subscribe']>[0];
 
 export interface Inside {
   store(): Store;
@@ -32,18 +32,17 @@ export interface Inside {
   onCommit(listener: (events: FeedEvent[]) => void): () => void;
   subscribe(subscription: Subscription, cursor?: number): () => void;
   subscribers(): number;
-  accept(args: AcceptArgs): ReturnType<Gateway['engine']['accept']>;
+  accept(args: AcceptArgs): ReturnType<Parts['engine']['accept']>;
   wait(runId: string, timeoutMs: number, signal?: AbortSignal): Promise<RunView>;
   abort(runId: string, reason: string): Promise<{ aborted: boolean; stopping: number[] }>;
-  reset(key: string): ReturnType<Gateway['engine']['reset']>;
-  closeSession(key: string, to: 'archived' | 'deleted', force: boolean): ReturnType<Gateway['engine']['closeSession']>;
+  reset(key: string): ReturnType<Parts['engine']['reset']>;
+  closeSession(key: string, to: 'archived' | 'deleted', force: boolean): ReturnType<Parts['engine']['closeSession']>;
   toolsFor(sessionPk: number): Promise<Tool[]>;
-  callAs: Gateway['invoker']['callAs'];
-  deliveries: Pick<Gateway['outbox'], 'list' | 'resend' | 'settle'>;
+  callAs: Parts['invoker']['callAs'];
+  deliveries: Pick<Parts['outbox'], 'list' | 'resend' | 'settle'>;
 }
 
-export function insideOf(gateway: Gateway): Inside {
-  const { store, engine, bus, outbox, invoker } = gateway;
+export function insideOf({ store, engine, bus, outbox, invoker }: Parts): Inside {
   return {
     store: () => store,
     read: (query, args) => store.read(query, args),

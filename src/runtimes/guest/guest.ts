@@ -12,7 +12,7 @@ export interface GuestParts {
   now(): number;
   after(ms: number, work: () => void): () => void;
   /** How long a guest has for a turn it took, before it is offered again. */
-  replyMs: number;
+  replyMs(): number;
 }
 
 /** Most harnesses give up on a tool call after 30 or 60 seconds. */
@@ -96,7 +96,8 @@ export class Guests {
   }
 
   private async look({ session, signal }: ToolContext, waitMs: number, again: boolean): Promise<ToolOutcome> {
-    const { engine, replyMs } = this.parts;
+    const { engine } = this.parts;
+    const replyMs = this.parts.replyMs();
     let over = waitMs <= 0;
     let retake = again;
     let wake = () => {};

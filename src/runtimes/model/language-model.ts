@@ -9,7 +9,8 @@ import type { Models } from './models.ts';
 import { modelMessages, recapRequest, said, summaryMessages, systemPrompt, type Setting } from '../words.ts';
 
 export interface LanguageModelParts {
-  models: Models;
+  /** As the config has them now. */
+  models(): Models;
   setting(request: StepRequest): Setting;
   /** Resolves after the time, or rejects when the signal is aborted. */
   sleep(ms: number, signal: AbortSignal): Promise<void>;
@@ -28,7 +29,7 @@ const levels = { off: 'none', minimal: 'minimal', low: 'low', medium: 'medium', 
 
 export function languageModel(parts: LanguageModelParts): Model {
   const speak = async (request: StepRequest, live: StepLive, asked: Asked): Promise<StepSaid> => {
-    const { models } = parts; // the same for every attempt, also when the config is changed meanwhile
+    const models = parts.models(); // the same for every attempt, also when the config is changed meanwhile
     let failure: unknown;
     const choices = models.choices(request.agentId, request.settings.model);
     for (const [index, choice] of choices.entries()) {
@@ -36,7 +37,7 @@ export function languageModel(parts: LanguageModelParts): Model {
         parts.warn(`model ${choices[index - 1]!.ref} failed (${plainReason(models, failure)}); ${choice.ref} is tried instead`);
       for (let attempt = 1; attempt <= attempts; attempt++) {
         try {
-          return await onceAsItThinks({ ...parts, models }, choice, request, live, asked);
+          return await onceAsItThinks({ ...parts, models: () => models }, choice, request, live, asked);
         } catch (thrown) {
           live.signal.throwIfAborted();
           if (isOverflow(thrown)) throw new InterlaneError('CONTEXT_OVERFLOW', `model ${choice.ref}: the conversation is too long for it`);
@@ -58,7 +59,7 @@ export function languageModel(parts: LanguageModelParts): Model {
   return {
     promptEntries: 2_000,
     window: (request) => {
-      const { models } = parts;
+      const models = parts.models();
       const [first] = models.choices(request.agentId, request.settings.model);
       return first ? models.facts(first).contextTokens : Infinity;
     },
@@ -86,7 +87,7 @@ async function onceAsItThinks(
   live: StepLive,
   asked: Asked,
 ): Promise<StepSaid> {
-  const { models } = parts;
+  const models = parts.models();
   const level = models.thinkingLevel(request.agentId, request.settings);
   if (level === undefined || !isSent(level, models.type(choice)) || models.refusesThinking(choice.ref, level))
     return once(parts, choice, request, live, asked);
@@ -107,7 +108,7 @@ const isSent = (level: string, type: string): level is keyof typeof levels =>
   level in levels && !(level === 'off' && type === 'openai-compatible');
 
 async function once(parts: LanguageModelParts, choice: Choice, request: StepRequest, live: StepLive, asked: Asked): Promise<StepSaid> {
-  const { models } = parts;
+  const models = parts.models();
   const { streamText } = await import('ai');
   globalThis.AI_SDK_LOG_WARNINGS = false; // what a provider cannot do is said by session_status, not on the console
   const model: LanguageModel = await models.load(choice, request.settings.authProfile);

@@ -4,6 +4,7 @@ import { InterlaneError } from '../../errors.ts';
 import type { OperationName, ReadParams, Results } from '../../protocol/operations/all.ts';
 import { isTerminal } from '../../protocol/run.ts';
 import { keyContext } from '../../rules/agents.ts';
+import type { World } from '../../rules/decide.ts';
 import type { Routes } from '../../rules/route.ts';
 import { formatSessionKey, mainKey } from '../../rules/session-key.ts';
 import type { Surroundings } from '../../sessions/describe.ts';
@@ -43,7 +44,7 @@ export interface OperationParts {
   now(): number;
   elapsed(): number;
   newId(): string;
-  routes(): Routes;
+  current(): { world: World; routes: Routes };
   channels: ReadonlySet<string>;
   position(): Promise<number>;
   signInUrl(code: string): string;
@@ -59,7 +60,7 @@ export type Context = ReturnType<typeof createContext>;
 
 export function createContext(parts: OperationParts) {
   const { store, engine } = parts;
-  const world = () => engine.world;
+  const world = () => parts.current().world;
   const view = ({ caller }: Call) => ({ world: world(), viewer: viewerOf(caller), ...parts.shown });
   const asker = ({ caller }: Call): Asker => ({ principal: `operator:${caller.name}`, level: caller.level });
   const operator = ({ caller }: Call) => ({ level: caller.level, sends: false });

@@ -9,7 +9,7 @@ import type { Context, Handlers } from './context.ts';
 export function explainHandlers(context: Context): Handlers<keyof typeof table> {
   const { parts, world, find } = context;
   return {
-    'explain.route': async (question) => explainRoute(parts.routes(), question),
+    'explain.route': async (question) => explainRoute(parts.current().routes, question),
     'explain.key': async (question) => explainKey(world(), question),
     'explain.send': async (question) => explainSend(world(), question),
     'explain.access': async (question, call) => {

@@ -1,13 +1,13 @@
 // Handlers about the gateway itself: health, status, agents.
-import type { Engine } from '../../engine/engine.ts';
 import type { system as table } from '../../protocol/operations/system.ts';
 import { agentOf, keyContext } from '../../rules/agents.ts';
+import type { World } from '../../rules/decide.ts';
 import { counts } from '../../sessions/runs.ts';
 import type { Context, Handlers } from './context.ts';
 
 export function systemHandlers(context: Context): Handlers<keyof typeof table> {
   const { parts, world, mainOf } = context;
-  const { store, engine } = context.parts;
+  const { store } = context.parts;
   return {
     health: async () => {
       const before = parts.elapsed();
@@ -18,7 +18,7 @@ export function systemHandlers(context: Context): Handlers<keyof typeof table> {
       ...parts.facts(),
       ...(await store.read(counts, {})),
       defaultAgentId: world().agents.defaultId,
-      agents: agentIds(engine).length,
+      agents: agentIds(world()).length,
     }),
     'agents.list': async () => {
       const { agents } = world();
@@ -27,7 +27,7 @@ export function systemHandlers(context: Context): Handlers<keyof typeof table> {
         defaultId: agents.defaultId,
         mainKey: name,
         scope: globalOwner === undefined ? 'per-sender' : 'global',
-        agents: agentIds(engine).map((id) => {
+        agents: agentIds(world()).map((id) => {
           const { name: shown } = agentOf(agents, id);
           return { id, ...(shown === undefined ? {} : { name: shown }), mainSessionKey: mainOf(id) };
         }),
@@ -36,4 +36,4 @@ export function systemHandlers(context: Context): Handlers<keyof typeof table> {
   };
 }
 
-const agentIds = (engine: Engine) => [...new Set([engine.world.agents.defaultId, ...engine.world.agents.byId.keys()])];
+const agentIds = ({ agents }: World) => [...new Set([agents.defaultId, ...agents.byId.keys()])];

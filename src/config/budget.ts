@@ -1,0 +1,5 @@
+// The working time of a run that is given none.
+import type { Config } from './schema.ts';
+
+/** In milliseconds; 0 is no limit. */
+export const budgetOf = (config: Config) => config.agents.defaults.timeoutSeconds * 1_000;
