@@ -46,16 +46,19 @@ export function claimRuns(current: Current): EngineCommand<ClaimArgs, Claim[]> {
         left[run.class]--;
         if (run.abort_requested !== null)
           yield* endRun(t, kernel, run, { outcome: 'aborted', code: 'ABORTED', error: run.abort_requested, now }, session);
-        else claims.push(yield* claim(t, one, owner, now));
+        else {
+          const claimed = yield* claim(t, one, owner, now);
+          if (claimed) claims.push(claimed);
+        }
       }
       return claims;
     },
   };
 }
 
-function* claim(t: Tx, { run, session, input, behind }: runs.Ready, owner: number, now: number): Body<Claim> {
+function* claim(t: Tx, { run, session, input, behind }: runs.Ready, owner: number, now: number): Body<Claim | undefined> {
   const fresh = run.state === 'queued';
-  yield* runs.claim(t, run, owner, now);
+  if (!(yield* runs.claim(t, run, owner, now))) return undefined;
   if (fresh) {
     yield* consumeInput(t, session, run, input, now);
     if (input.mode === 'collect') yield* absorb(t, session, run, 'collect', now);

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { Config } from '../../src/config/schema.ts';
 import { acceptArgs, type AcceptMore } from './accept.ts';
 import { Engine } from '../../src/engine/engine.ts';
-import { asFlow } from '../../src/engine/flow.ts';
+import { asFlow, type Flow } from '../../src/engine/flow.ts';
 import { exchangeFlow } from '../../src/flows/exchange.ts';
 import { sendToSession } from '../../src/flows/send.ts';
 import type { Runner, Turn } from '../../src/engine/runner.ts';
@@ -37,6 +37,8 @@ interface HandOptions {
   seed?: number;
   /** Takes the turns, instead of the test. */
   runner?(clock: ManualClock): Runner;
+  /** More flows than the exchange. */
+  flows?: Flow[];
   /** True for a runner that does not stop when its turn is aborted. */
   deaf?: boolean;
   /** Hears of commits before the engine does. */
@@ -92,7 +94,10 @@ export class Hand implements AsyncDisposable {
     };
     const runner = options.runner?.(this.clock) ?? byHand;
     let ids = 0;
-    const kernel = { world: compileWorld(Config.parse(config)), flows: new Map([['exchange', asFlow(exchangeFlow)]]) };
+    const kernel = {
+      world: compileWorld(Config.parse(config)),
+      flows: new Map([asFlow(exchangeFlow), ...(options.flows ?? [])].map((flow) => [flow.kind, flow])),
+    };
     const current = () => kernel;
     this.sending = sendToSession(current);
     this.make = () =>

@@ -269,6 +269,16 @@ export class Rows {
     return this.on.run(`UPDATE exchanges SET state = 'nonsense'`);
   }
 
+  /** A run's first call waits for another run, too. */
+  addWaitFor(runId: string, target: string): Promise<void> {
+    return this.on.run(
+      `INSERT INTO waits (run_pk, step, idx, lane, target_kind, target_pk, target_lane, due_at)
+       SELECT r.pk, 1, 0, r.lane, 'run', o.pk, o.lane, 9e15 FROM runs AS r, runs AS o WHERE r.id = ? AND o.id = ?`,
+      runId,
+      target,
+    );
+  }
+
   /** A run's first call waits, without an end, for something that is elsewhere. */
   addWait(runId: string): Promise<void> {
     return this.on.run(

@@ -2,7 +2,7 @@
 import { chmodSync, closeSync, existsSync, openSync, statSync } from 'node:fs';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { InterlaneError, reasonOf } from '../../errors.ts';
-import { isQuery, type Ask, type Query } from '../contract.ts';
+import { Conflict, isQuery, type Ask, type Query } from '../contract.ts';
 import { applicationId, migrations } from '../migrations.ts';
 
 export type Durability = 'full' | 'normal';
@@ -145,6 +145,9 @@ export function explain(thrown: unknown): string {
 
 /** What a command itself refused passes as it is; what SQLite said becomes a store error. */
 export function asStoreError(thrown: unknown, command: string): unknown {
+  // With one writer a conflict cannot end by itself, so running the body again would not help.
+  if (thrown instanceof Conflict)
+    return new InterlaneError('BUSY', `store is busy with "${command}"; try again in a moment`, { cause: thrown });
   if (thrown instanceof InterlaneError || sqliteCode(thrown) === undefined) return thrown;
   return new InterlaneError('STORE_FAILED', `store refused "${command}": ${reasonOf(thrown)}`, { cause: thrown });
 }

@@ -1,5 +1,5 @@
 // The `exchanges` and `exchange_turns` tables: the life of each sessions_send, and the runs that were its turns.
-import type { Body, Reading, Writing } from '../contract.ts';
+import { Conflict, type Body, type Reading, type Writing } from '../contract.ts';
 import type { ExchangeRow } from '../rows.ts';
 
 export interface NewExchange {
@@ -78,11 +78,11 @@ export function* requestSeq(t: Reading, pk: number): Body<number | null> {
   return row?.entry_seq ?? null;
 }
 
+/** Both sides of an exchange advance it, each under its own lane, so the version decides: a writer that comes second runs again. */
 export function* save(t: Writing, exchange: ExchangeRow, dueAt: number | null): Body<void> {
-  exchange.due_at = dueAt;
-  yield* t.run(
+  const { changes } = yield* t.run(
     `UPDATE exchanges SET state = ?, turn = ?, first_seq = ?, last_session_pk = ?, last_seq = ?, end_reason = ?, due_at = ?, version = version + 1
-     WHERE pk = ?`,
+     WHERE pk = ? AND version = ?`,
     exchange.state,
     exchange.turn,
     exchange.first_seq,
@@ -91,7 +91,11 @@ export function* save(t: Writing, exchange: ExchangeRow, dueAt: number | null): 
     exchange.end_reason,
     dueAt,
     exchange.pk,
+    exchange.version,
   );
+  if (changes === 0) throw new Conflict('the exchange was advanced by another command');
+  exchange.due_at = dueAt;
+  exchange.version++;
 }
 
 export function* due(t: Reading, now: number, limit: number): Body<ExchangeRow[]> {

@@ -267,8 +267,8 @@ export function* ready(t: Reading, free: Record<RunClass, number>, suspects: num
   return rows.map((row) => ({ ...split(row), input: part(row, 'i_', inputs.columns) as InputRow, behind: row['behind'] as number }));
 }
 
-/** I3. The epoch rises with every claim, so that an earlier holder's writes are refused. */
-export function* claim(t: Writing, run: RunRow, owner: number, now: number): Body<void> {
+/** I3. The epoch rises with every claim, so that an earlier holder's writes are refused. False: another gateway was faster. */
+export function* claim(t: Writing, run: RunRow, owner: number, now: number): Body<boolean> {
   const { changes } = yield* t.run(
     `UPDATE runs SET state = 'running', ready_pos = NULL, parked_on = NULL, owner = ?, epoch = ?, started_at = coalesce(started_at, ?)
      WHERE pk = ? AND epoch = ?`,
@@ -278,8 +278,8 @@ export function* claim(t: Writing, run: RunRow, owner: number, now: number): Bod
     run.pk,
     run.epoch,
   );
-  if (changes === 0) return;
-  Object.assign(run, { state: 'running', ready_pos: null, parked_on: null, owner, epoch: run.epoch + 1 });
+  if (changes > 0) Object.assign(run, { state: 'running', ready_pos: null, parked_on: null, owner, epoch: run.epoch + 1 });
+  return changes > 0;
 }
 
 /** The highest number in use among ready runs: the counter goes on from there. Resumed runs count below zero from `resumeFirst`. */
