@@ -79,7 +79,9 @@ describe('a call that waits for two runs', () => {
     expect(JSON.parse(result!.text)).toMatchObject([{ reply: 'from b' }, { reply: 'from c' }]);
     await hand.settled();
     expect(await hand.rows.waits()).toEqual([]);
-    await end(hand, 'asks', 'thanks');
+    const again = hand.turns.get('asks')!; // it was handed out anew
+    await again.turn.end({ text: 'thanks', usage });
+    again.leave();
   });
 });
 
