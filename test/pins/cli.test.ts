@@ -1,14 +1,14 @@
 // Exit statuses of the commands, and what they print with --json, compared with corpus/cli.txt.
 import { expect, it } from 'vitest';
-import { started } from '../story/command-line.ts';
+import { started } from '../harness/terminal.ts';
 import { opened, parses, settledEvent } from './stage.ts';
 
 it('the corpus of the command line', async () => {
   const all = await opened();
-  const { corpus, stage, say, call } = all;
-  const from = ['--state-dir', stage.stateDir];
-  const away = ['--state-dir', `${stage.stateDir}/empty`];
-  corpus.path(`${stage.stateDir}/empty`, '<empty>');
+  const { corpus, gw, say, call } = all;
+  const from = ['--state-dir', gw.stateDir];
+  const away = ['--state-dir', `${gw.stateDir}/empty`];
+  corpus.path(`${gw.stateDir}/empty`, '<empty>');
   /** The output of `--json`, and the exit status; other output is prose. */
   const run = async (line: string, more: { args?: string[]; where?: string[]; input?: string } = {}) => {
     const { args = [], where = from, input } = more;
@@ -27,7 +27,7 @@ it('the corpus of the command line', async () => {
   await run('status');
   await run('status', { where: away });
   await run('status --json', { where: ['--url', 'http://127.0.0.1:1', '--token', 'x'] });
-  await run('status', { where: ['--url', stage.gateway.server!.url, '--token', 'wrong-token-of-16'] });
+  await run('status', { where: ['--url', gw.url, '--token', 'wrong-token-of-16'] });
   await run('agents --json');
   await run('agents');
   await run('--version', { where: [] });
@@ -104,20 +104,20 @@ it('the corpus of the command line', async () => {
   await run('config check');
   await run('config check --config /no/such/file');
   corpus.heading('the data');
-  await run(`backup ${stage.stateDir}/copy.db`);
-  await run(`backup ${stage.stateDir}/copy.db`);
-  await run(`export ${stage.stateDir}/out.jsonl`);
+  await run(`backup ${gw.stateDir}/copy.db`);
+  await run(`backup ${gw.stateDir}/copy.db`);
+  await run(`export ${gw.stateDir}/out.jsonl`);
   await run('export --session nowhere');
-  await run(`export ${stage.stateDir}/none.jsonl`, { where: away });
-  await run(`import ${stage.stateDir}/out.jsonl --json`);
-  await run(`import ${stage.stateDir}/out.jsonl --json`, { where: ['--state-dir', `${stage.stateDir}/other`] });
-  await run(`import ${stage.stateDir}/out.jsonl --json`, { where: ['--state-dir', `${stage.stateDir}/other`] });
-  await run(`import ${stage.stateDir}/out.jsonl --json --as-new --session agent:main:project`, {
-    where: ['--state-dir', `${stage.stateDir}/other`],
+  await run(`export ${gw.stateDir}/none.jsonl`, { where: away });
+  await run(`import ${gw.stateDir}/out.jsonl --json`);
+  await run(`import ${gw.stateDir}/out.jsonl --json`, { where: ['--state-dir', `${gw.stateDir}/other`] });
+  await run(`import ${gw.stateDir}/out.jsonl --json`, { where: ['--state-dir', `${gw.stateDir}/other`] });
+  await run(`import ${gw.stateDir}/out.jsonl --json --as-new --session agent:main:project`, {
+    where: ['--state-dir', `${gw.stateDir}/other`],
   });
   await run(`import /no/such/file --json`);
-  await run(`restore ${stage.stateDir}/copy.db`);
-  await run(`restore ${stage.stateDir}/copy.db`, { where: ['--state-dir', `${stage.stateDir}/third`] });
+  await run(`restore ${gw.stateDir}/copy.db`);
+  await run(`restore ${gw.stateDir}/copy.db`, { where: ['--state-dir', `${gw.stateDir}/third`] });
   await run('restore /no/such/file');
   await run('doctor --json --port 0');
   await run('doctor --port 0', { where: ['--state-dir', '/dev/null/x'] });

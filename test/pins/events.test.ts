@@ -1,11 +1,11 @@
 // The events of the websocket and of the stream of a session, compared with corpus/events.txt.
 import { expect, it } from 'vitest';
-import { Wire } from '../story/door.ts';
+import { Wire } from '../harness/socket.ts';
 import { adminToken, opened, settledFrame, streamed, streamOf } from './stage.ts';
 
 it('the corpus of events, over the websocket and as a stream', async () => {
   const all = await opened();
-  const { corpus, port, url, call, say, stage, clock, gate } = all;
+  const { corpus, port, url, call, say, gw } = all;
   const follower = await Wire.connect(port, adminToken, { caps: ['tool-events'] });
   const plain = await Wire.connect(port, adminToken);
   const scoped = await Wire.connect(port, adminToken, { caps: ['session-scoped-events'] });
@@ -26,7 +26,7 @@ it('the corpus of events, over the websocket and as a stream', async () => {
     await end(follower, runId);
     await final(follower, runId);
     await final(plain, runId);
-    await stage.settled();
+    await gw.finished();
   };
   const changed = (reason: string, nth = 1) => follower.event('sessions.changed', (payload) => payload['reason'] === reason, nth);
   await call('sessions.create', { key: 'agent:main:project', label: 'Project' });
@@ -36,7 +36,7 @@ it('the corpus of events, over the websocket and as a stream', async () => {
   await ran('agent:main:project', 'status', 'e3');
   await ran('agent:main:project', 'fail', 'e4');
   await call('chat.send', { sessionKey: 'agent:main:project', message: 'gate', idempotencyKey: 'e5' });
-  await gate.entered('gate');
+  await gw.stops.entered('gate');
   await call('chat.abort', { sessionKey: 'agent:main:project' });
   await end(follower, 'e5');
   await final(follower, 'e5');
@@ -51,9 +51,9 @@ it('the corpus of events, over the websocket and as a stream', async () => {
   heard.push(...(await stream.until('That was it.')));
   await call('sessions.delete', { key: 'agent:main:project' });
   await changed('delete');
-  clock.advance(15_000);
+  await gw.clock.advance(15_000);
   heard.push(await stream.next());
-  clock.advance(15_000);
+  await gw.clock.advance(15_000);
   for (const wire of [follower, plain, scoped]) await wire.event('tick');
 
   // The order inside of one kind is promised; how kinds mix depends on what is read when.

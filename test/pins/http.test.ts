@@ -5,7 +5,7 @@ import { adminToken, opened } from './stage.ts';
 
 it('the corpus of HTTP', async () => {
   const all = await opened();
-  const { corpus, url, call, say, stage, gate } = all;
+  const { corpus, url, call, say, gw } = all;
   const seen = new Set<string>();
   corpus.give('h1', 'h2', 'h3', 'h4', 'h5', 't1');
   const headersShown = ['content-type', 'www-authenticate', 'retry-after', 'location', 'allow', 'cache-control', 'set-cookie'];
@@ -92,9 +92,9 @@ it('the corpus of HTTP', async () => {
   await ask('POST /sessions/nowhere/messages', { body: { message: 'x' } });
   await ask('POST /sessions/main/messages?wait=60', { body: { message: 'fail', idempotencyKey: 'h4' } });
   await ask('POST /sessions/agent:main:project/messages', { body: { message: 'gate', idempotencyKey: 'h5' } });
-  await gate.entered('gate');
+  await gw.stops.entered('gate');
   await ask('GET /runs/h5', { route: 'GET /runs/{id}' });
-  gate.open('gate');
+  gw.stops.open('gate');
   await ask('GET /runs/h5?wait=60');
   await ask('GET /runs/h4');
   await ask('GET /runs/nothing');
@@ -115,7 +115,7 @@ it('the corpus of HTTP', async () => {
   const send = { sessionKey: 'agent:main:main', message: 'Which?', timeoutSeconds: 30 };
   await ask('POST /tools/sessions_send', { token: bound, body: send, headers: { 'idempotency-key': 't1' } });
   await ask('POST /tools/sessions_send', { token: bound, body: send, headers: { 'idempotency-key': 't1' } });
-  await stage.settled();
+  await gw.finished();
   await ask('POST /tools/sessions_send', { token: bound, body: { sessionKey: 'nowhere', message: 'x' } });
   await ask('POST /tools/session_status', { token: bound, body: {} });
   await ask('POST /tools/summarize', { token: bound, body: {} });
@@ -138,7 +138,7 @@ it('the corpus of HTTP', async () => {
     const body = (await response.json()) as { error?: { code: string } };
     corpus.line(`${name} POST /sessions/main/messages`, `${response.status} ${body.error?.code ?? ''}`);
   }
-  await stage.settled();
+  await gw.finished();
   for (let guess = 0; guess < 10; guess++) await fetch(`${url}/sessions`, { headers: { authorization: 'Bearer wrong' } });
   await ask('GET /sessions', { token: 'wrong again' });
 

@@ -327,29 +327,29 @@ describe('to a person at the command line', () => {
       Thinking: high (set for this session).
       Thinking: default.
       Verbose: full (set for this session).
-      Send: as the policy of the config says.
-      Send: off (set for this session).
-      There is nothing to stop.
-      A new life begins; what was said before is kept apart.
-      /new, /reset [message]: start over with an empty transcript; a message after it is the first one (owners only)
-      /status: what is known of this session
-      /model [name|default]: show or set what answers here
-      /think, /thinking [off|minimal|low|medium|high|xhigh|default]: show or set how hard it thinks
-      /verbose [off|on|full|default]: how much the terminal tells of tools: off nothing, on (if not set) each call, full also its result
-      /send [on|off|inherit]: whether answers may leave for a channel (owners only)
-      /stop, /abort: stop the answer that is being made
-      /help, /commands: these lines
+      Delivery: per config.
+      Delivery: off (set for this session).
+      Nothing to stop.
+      Started a new session. The previous transcript was kept.
+      /new, /reset [message]: start over with an empty transcript; text after it becomes the first message (owners only)
+      /status: show the state of this session
+      /model [name|default]: show or set the model of this session
+      /think, /thinking [off|minimal|low|medium|high|xhigh|default]: show or set the thinking level
+      /verbose [off|on|full|default]: what to show of tools: off (nothing), on (calls; the default), full (calls and results)
+      /send [on|off|inherit]: whether answers are delivered to a channel (owners only)
+      /stop, /abort: stop the current answer
+      /help, /commands: list the commands
       "
     `);
     const wrong = ['/status please', '/model nowhere/nothing', '/think hgih', '/verbose loud', '/send maybe', '/stauts', '/xyz'];
     expect(await use(['chat'], wrong.join('\n'))).toMatchInlineSnapshot(`
-      "(/status stands alone; nothing was done.)
+      "(/status takes no argument.)
       (Model provider "nowhere" is not configured; models.providers has: none.)
       (Thinking level "hgih" is not one of off, minimal, low, medium, high, xhigh, default; did you mean high?)
-      (Verbose level "loud" is not one of off, on, full, default; nothing was changed.)
-      (Send policy "maybe" is not one of on, off, inherit; nothing was changed.)
-      (There is no /stauts; did you mean /status? /help lists the commands; with a blank before it, it is sent as it is.)
-      (There is no /xyz; /help lists the commands; with a blank before it, it is sent as it is.)
+      (Verbose level "loud" is not one of off, on, full, default.)
+      (Send policy "maybe" is not one of on, off, inherit.)
+      (Unknown command /stauts. Did you mean /status? /help lists the commands; to send it as text, start the line with a space.)
+      (Unknown command /xyz. /help lists the commands; to send it as text, start the line with a space.)
       "
     `);
   });
@@ -362,7 +362,7 @@ describe('to a person at the command line', () => {
     `);
     expect(await use(['chat', 'bo'], 'hello')).toMatchInlineSnapshot(`
       "re: hello
-      (bo is an agent; its main session is meant: agent:bo:main)
+      (bo is an agent; using its main session agent:bo:main)
       "
     `);
     expect(await use(['send', 'main', '-'])).toMatchInlineSnapshot(`
@@ -370,12 +370,12 @@ describe('to a person at the command line', () => {
       "
     `);
     expect(await use(['status', '--url', gateway.url, '--token', 'wrong'])).toMatchInlineSnapshot(`
-      "interlane: gateway at http://<address> wants another token; "interlane token create" makes one
+      "interlane: gateway at http://<address> rejected the token; create one with: interlane token create
       "
     `);
     await gateway.close();
     expect(await use(['send', 'main', 'hello'])).toMatchInlineSnapshot(`
-      "interlane: gateway was not found: there is no <state>/cli.json, which a running one writes; start it with: interlane up (or name one with --url or --state-dir)
+      "interlane: gateway was not found: there is no <state>/cli.json, which a running gateway writes; start it with: interlane up (or choose one with --url or --state-dir)
       "
     `);
   });

@@ -3,9 +3,8 @@ import { once } from 'node:events';
 import { get, type IncomingMessage } from 'node:http';
 import { onTestFinished } from 'vitest';
 import { loopbackTo } from '../../src/channels/loopback/loopback.ts';
-import { HandClock } from '../clock.ts';
-import { Wire, type Frame } from '../story/door.ts';
-import { forTest, gates, Stage, type ConfigText, type ScriptText } from '../story/stage.ts';
+import { testGateway, type ConfigText, type ScriptText } from '../harness/gateway.ts';
+import { Wire, type Frame } from '../harness/socket.ts';
 import { Recorder } from './recorder.ts';
 
 // oxlint-disable-next-line typescript/no-explicit-any -- what is answered is written down, not used
@@ -40,15 +39,12 @@ const script: ScriptText = [
 
 /** A gateway whose clock stands still, an admin on its websocket, and a record of what is asked and answered. */
 export async function opened() {
-  const clock = new HandClock();
-  const stage = forTest(new Stage(clock));
-  const gate = gates();
-  const channels = [loopbackTo((message) => stage.sent.push(message)), { ...loopbackTo(() => {}), name: 'vault' }];
-  const listen = { host: '127.0.0.1', port: 0, version: 'test', token: adminToken };
-  await stage.start(config, script, { channels, tools: [gate.tool], listen });
-  const { port, url } = stage.gateway.server!;
-  const corpus = new Recorder(clock.time);
-  corpus.path(stage.stateDir, '<state>');
+  const sent = loopbackTo(() => {});
+  const channels = [sent, { ...sent, name: 'vault' }];
+  const gw = await testGateway({ config, script, channels, stops: true, listen: { version: 'test', token: adminToken } });
+  const { port, url } = gw;
+  const corpus = new Recorder(gw.now());
+  corpus.path(gw.stateDir, '<state>');
   const admin = await Wire.connect(port, adminToken);
   /** What a call gives, without writing it down. */
   const call = (method: string, params: object): Promise<Any> => admin.answer(admin.ask(method, params));
@@ -59,7 +55,7 @@ export async function opened() {
     await call('chat.send', { sessionKey, message, idempotencyKey });
     return ended(idempotencyKey);
   };
-  return { stage, clock, gate, port, url, corpus, admin, call, ended, say };
+  return { gw, port, url, corpus, admin, call, ended, say };
 }
 
 export type Opened = Awaited<ReturnType<typeof opened>>;

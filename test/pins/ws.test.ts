@@ -1,11 +1,11 @@
 // What the websocket answers to good and bad calls of every method, compared with corpus/ws.txt.
 import { expect, it } from 'vitest';
-import { connectParams, Wire } from '../story/door.ts';
+import { connectParams, Wire } from '../harness/socket.ts';
 import { adminToken, asker, opened } from './stage.ts';
 
 it('the corpus of the websocket', async () => {
   const all = await opened();
-  const { corpus, port, admin, gate, ended, say, call, stage } = all;
+  const { corpus, port, admin, gw, ended, say, call } = all;
   const answered = new Set<string>();
   const plain = asker(all, admin, 'admin');
   const ask = async (method: string, params?: unknown, answers = 1) => {
@@ -65,7 +65,7 @@ it('the corpus of the websocket', async () => {
   await say('agent:main:project', 'status', 'p2');
   await say('agent:main:project', 'fail', 'p3');
   await say('agent:main:main', 'ask them', 'p4');
-  await stage.settled();
+  await gw.finished();
   await ask('sessions.describe', { key: 'agent:main:project', includeLastMessage: true });
   await ask('sessions.describe', { key: 'main' });
   await ask('sessions.describe', { key: 'agent:main:nowhere' });
@@ -113,7 +113,7 @@ it('the corpus of the websocket', async () => {
   await ask('chat.abort', { sessionKey: 'main' });
   corpus.give('g1', 'g2', 'g3', 'g4');
   await ask('chat.send', { sessionKey: 'main', message: 'gate', idempotencyKey: 'g1' });
-  await gate.entered('gate');
+  await gw.stops.entered('gate');
   await ask('sessions.send', { key: 'main', message: 'behind', idempotencyKey: 'g2' });
   await ask('sessions.describe', { key: 'main' });
   await ask('agent.wait', { runId: 'g1', timeoutMs: 0 });
@@ -137,7 +137,7 @@ it('the corpus of the websocket', async () => {
   await ask('send', { to: 'ann', message: 'Other', channel: 'loopback', idempotencyKey: 's1' });
   await ask('send', { to: 'ann', message: 'Out', channel: 'pigeon', idempotencyKey: 's2' });
   await ask('send', { to: 'ann', message: 'Out', channel: 'loopback', sessionKey: 'agent:main:mute', idempotencyKey: 's3' });
-  await stage.settled();
+  await gw.finished();
   const page = await ask('runs.list', { limit: 2 });
   await ask('runs.list', { limit: 1, cursor: page.nextCursor });
   await ask('runs.list', { key: 'agent:main:project', states: ['error'] });
