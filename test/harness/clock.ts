@@ -49,6 +49,8 @@ interface Timer {
 /** Nothing is due until a test says so. */
 export class ManualClock extends WatchedClock implements Clock {
   private time = 1_800_000_000_000;
+  /** How far the wall clock was set forward. */
+  private ahead = 0;
   private readonly timers = new Set<Timer>();
   private readonly watchers = new Set<(ms: number) => void>();
 
@@ -59,11 +61,12 @@ export class ManualClock extends WatchedClock implements Clock {
 
   now(): number {
     this.used();
-    return this.time;
+    return this.time + this.ahead;
   }
 
   elapsed(): number {
-    return this.now();
+    this.used();
+    return this.time;
   }
 
   after(ms: number, work: () => void): () => void {
@@ -93,7 +96,12 @@ export class ManualClock extends WatchedClock implements Clock {
 
   /** Time passes, a second at a time, until it holds. */
   async until(holds: () => boolean | Promise<boolean>): Promise<void> {
-    for (await this.settled(); !(await holds()); await this.settled()) await this.advance(1_000);
+    for (let seconds = 0; ; seconds++) {
+      await this.settled();
+      if (await holds()) return;
+      if (seconds === 100_000) throw new Error('time passes, and nothing comes of it');
+      await this.advance(1_000);
+    }
   }
 
   /** Time passes, a second at a time, until the promise is settled. */
@@ -119,6 +127,11 @@ export class ManualClock extends WatchedClock implements Clock {
   /** The time changes and no timer notices, as on a machine that slept or was set. */
   jump(ms: number): void {
     this.time += ms;
+  }
+
+  /** The wall clock is set; timers go off when they would have anyway. */
+  setForward(ms: number): void {
+    this.ahead += ms;
   }
 
   /** Resolves when something sleeps for exactly this long. For what comes from other processes; else `settled` is enough. */

@@ -82,6 +82,7 @@ export class TestGateway implements AsyncDisposable {
   private secret = '';
   private lastPort = 0;
   private toolRuns = 0;
+  private over = false;
 
   constructor(options: TestOptions) {
     this.options = options;
@@ -154,6 +155,7 @@ export class TestGateway implements AsyncDisposable {
   }
 
   async end(): Promise<void> {
+    this.over = true;
     await this.close();
     if (this.options.stateDir === undefined) rmSync(this.stateDir, { recursive: true, force: true });
   }
@@ -197,7 +199,10 @@ export class TestGateway implements AsyncDisposable {
 
   /** Looks again at every turn of the event loop until it holds: for what comes from threads, processes and sockets. */
   async until(holds: () => boolean | Promise<boolean>): Promise<void> {
-    while (!(await holds())) await new Promise<void>((resolve) => setImmediate(resolve));
+    while (!(await holds())) {
+      if (this.over) throw new Error('the test is over, and it never held');
+      await new Promise<void>((resolve) => setImmediate(resolve));
+    }
   }
 
   // In ----------------------------------------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ export interface Inside {
   wait(runId: string, timeoutMs: number, signal?: AbortSignal): Promise<RunView>;
   abort(runId: string, reason: string): Promise<{ aborted: boolean; stopping: number[] }>;
   reset(key: string): ReturnType<Parts['engine']['reset']>;
+  giveBack(lane: string, turnId: string): Promise<void>;
   closeSession(key: string, to: 'archived' | 'deleted', force: boolean): ReturnType<Parts['engine']['closeSession']>;
   toolsFor(sessionPk: number): Promise<Tool[]>;
   callAs: Parts['invoker']['callAs'];
@@ -54,6 +55,7 @@ export function insideOf({ store, engine, bus, outbox, invoker }: Parts): Inside
     wait: (runId, timeoutMs, signal) => engine.wait(runId, timeoutMs, signal),
     abort: (runId, reason) => engine.abort(runId, reason),
     reset: (key) => engine.reset(key),
+    giveBack: (lane, turnId) => engine.giveBack(lane, turnId),
     closeSession: (key, to, force) => engine.closeSession(key, to, force),
     callAs: (sessionPk, call, signal) => invoker.callAs(sessionPk, call, signal),
     toolsFor: (sessionPk) => invoker.toolsFor(sessionPk),

@@ -1,4 +1,6 @@
 // What the store keeps, behind names: the only SQL of the stories, the MCP tests and the properties.
+import { mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import type {
@@ -327,6 +329,22 @@ export function asIfKilled(stateDir: string, runId: string, more: { abort_reques
     .prepare(`UPDATE runs SET state = 'running', owner = 0, ready_pos = NULL, abort_requested = ? WHERE id = ?`)
     .run(more.abort_requested ?? null, runId);
   database.close();
+}
+
+/** Writes a dump into a state directory, before a gateway starts there. */
+export function loadState(stateDir: string, dump: string): void {
+  const database = new DatabaseSync(join(stateDir, databaseName));
+  database.exec(dump);
+  database.close();
+}
+
+/** The state as a kill leaves it at this moment, in a directory of its own, which the caller deletes. */
+export function copyOfState(stateDir: string): string {
+  const copy = mkdtempSync(join(tmpdir(), 'interlane-killed-'));
+  const database = new DatabaseSync(join(stateDir, databaseName));
+  database.exec(`VACUUM INTO '${join(copy, databaseName)}'`);
+  database.close();
+  return copy;
 }
 
 const meddling = {

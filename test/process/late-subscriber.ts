@@ -2,14 +2,13 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setImmediate as immediate } from 'node:timers/promises';
 import { connect } from '../../src/client/client.ts';
 import { Config } from '../../src/config/schema.ts';
 import { startGateway } from '../../src/gateway.ts';
-import { HandClock } from '../clock.ts';
+import { ManualClock } from '../harness/clock.ts';
 
 const day = 86_400_000;
-const clock = new HandClock();
+const clock = new ManualClock();
 const stateDir = mkdtempSync(join(tmpdir(), 'interlane-late-'));
 process.on('exit', () => rmSync(stateDir, { recursive: true, force: true }));
 const token = 'the-admin-of-this-test';
@@ -20,16 +19,16 @@ const first = await open();
 const { cursor } = await first.call('sessions.subscribe');
 await first.call('sessions.unsubscribe');
 // Written by a clock that was ahead, so what comes after it is kept for longer than the runs it tells of.
-clock.time += 60 * day;
+clock.jump(60 * day);
 await first.call('sessions.create', { key: 'agent:main:early' });
-clock.time -= 60 * day;
+clock.jump(-60 * day);
 // The turns of a guest wait until someone takes them, so what is queued behind one ends without an entry.
 const { key } = await first.call('guests.join', { name: 'fable' });
 const runs = Array.from({ length: 200 }, (_, index) => `q${index}`);
 for (const idempotencyKey of runs) await first.call('sessions.send', { key, message: 'x', idempotencyKey });
 for (const runId of runs.toReversed()) await first.call('sessions.abort', { runId });
-clock.time += 40 * day;
-for (clock.advance(60_000); (await (await open()).call('runs.list')).runs.length > 0; clock.advance(1)) await immediate();
+clock.jump(40 * day);
+await clock.until(async () => (await (await open()).call('runs.list')).runs.length === 0);
 await (await open()).call('sessions.create', { key: 'agent:main:late' });
 process.stdout.write('forgotten\n');
 

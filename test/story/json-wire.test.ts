@@ -1,48 +1,28 @@
 // `--json` prints messages as they are on the wire, byte for byte, whatever the client calls their fields inside.
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { expect, it, onTestFinished } from 'vitest';
-import { WebSocket } from 'ws';
-import { defaultConfig, Script, startGateway } from '../../src/index.ts';
-import { started } from './command-line.ts';
-
-const token = 'a secret of at least sixteen';
+import { expect, it } from 'vitest';
+import { testGateway, type TestGateway } from '../harness/gateway.ts';
+import { Wire } from '../harness/socket.ts';
+import { started } from '../harness/terminal.ts';
 
 /** Text of the messages in a history page, as the gateway writes it. */
-async function messagesOnTheWire(url: string): Promise<string> {
-  const socket = new WebSocket(url.replace('http', 'ws'));
-  onTestFinished(() => socket.close());
-  const client = { id: 'test', version: '1', platform: 'test', mode: 'test' };
-  const ask = (id: string, method: string, params: object) => socket.send(JSON.stringify({ type: 'req', id, method, params }));
-  return new Promise((resolve, reject) => {
-    socket.on('error', reject);
-    socket.on('message', (data: Buffer) => {
-      const text = data.toString();
-      if (text.includes('connect.challenge')) ask('1', 'connect', { minProtocol: 4, maxProtocol: 4, client, auth: { token } });
-      if (text.includes('hello-ok')) ask('2', 'chat.history', { sessionKey: 'main' });
-      if (text.includes('"id":"2"')) resolve(/"messages":(\[.*\]),"hasMore"/.exec(text)![1]!);
-    });
-  });
+async function messagesOnTheWire(gw: TestGateway): Promise<string> {
+  const wire = await Wire.connect(gw.port, gw.admin);
+  await wire.answer(wire.ask('chat.history', { sessionKey: 'main' }, 'page'));
+  const text = wire.texts.find((one) => one.includes('"id":"page"'))!;
+  return /"messages":(\[.*\]),"hasMore"/.exec(text)![1]!;
 }
 
 it('a message has the same bytes on the wire and in history, chat and tail with --json', async () => {
-  const stateDir = mkdtempSync(join(tmpdir(), 'interlane-json-'));
-  const listen = { host: '127.0.0.1', port: 0, token, version: '1' };
-  const script = Script.parse([{ steps: [{ calls: [{ tool: 'session_status', args: {} }] }, { say: 're: {{input}}' }] }]);
-  const gateway = await startGateway(defaultConfig(), { stateDir, script, listen, search: false });
-  onTestFinished(async () => {
-    await gateway.close();
-    rmSync(stateDir, { recursive: true, force: true });
-  });
-  const env = { INTERLANE_STATE_DIR: stateDir };
+  const script = [{ steps: [{ calls: [{ tool: 'session_status', args: {} }] }, { say: 're: {{input}}' }] }];
+  const gw = await testGateway({ script, listen: true, clock: 'real' });
+  const env = { INTERLANE_STATE_DIR: gw.stateDir };
   const tail = started(['tail', 'main', '--json'], { env });
   await tail.printed('"connected"');
   const chat = await started(['chat', '--json'], { input: 'hello', env }).finished;
   await tail.printed('re: hello');
   tail.interrupt();
 
-  const wire = await messagesOnTheWire(gateway.server!.url);
+  const wire = await messagesOnTheWire(gw);
   const messages = JSON.parse(wire) as object[];
   expect(messages).toHaveLength(4);
   expect(messages.map((message) => Object.keys(message)[3])).toEqual(Array(4).fill('__openclaw'));

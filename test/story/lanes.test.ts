@@ -779,7 +779,7 @@ describe('a restart', () => {
 
 // The contract between the engine and a runner, on the in-memory twin, with turns taken by hand -------------------------
 
-async function byHand(options: { deaf?: boolean } = {}): Promise<Hand> {
+async function byHand(options: { deaf?: boolean; caps?: typeof ones } = {}): Promise<Hand> {
   const hand = await engineByHand({ config: {}, ...options });
   onTestFinished(() => hand.close());
   return hand;
@@ -928,21 +928,21 @@ describe('whatever a runner does, its run ends exactly once', () => {
 
 describe('the first run of a new life', () => {
   it('does not start while a run of the old one still ends, however long its queue was', async () => {
-    const hand = await byHand('nothing', { ...ones, main: 2 });
+    const hand = await byHand({ deaf: true, caps: { ...ones, main: 2 } });
     await hand.accept('active');
     const { leave } = await hand.turn('active');
     for (let count = 0; count < 120; count++) await hand.accept(`queued ${count}`);
-    const reset = hand.engine.reset(main);
+    const reset = hand.reset('main');
     const accepted = hand.accept('new');
     await Promise.all([reset, accepted]);
-    expect(await hand.engine.wait('queued 119', 60_000)).toMatchObject({ state: 'aborted' });
+    expect(await hand.wait('queued 119', 60_000)).toMatchObject({ state: 'aborted' });
     // The sweep has ended the whole queue; the lane is still busy.
-    expect(await hand.engine.wait('new', 0)).toMatchObject({ state: 'queued' });
-    expect(await hand.engine.wait('active', 0)).toMatchObject({ state: 'running' });
+    expect(await hand.wait('new', 0)).toMatchObject({ state: 'queued' });
+    expect(await hand.wait('active', 0)).toMatchObject({ state: 'running' });
     leave();
     const next = await hand.turn('new');
     await next.turn.end({ text: 'hello', usage: { input: 0, output: 0 } });
     next.leave();
-    expect(hand.warned).toEqual([]);
+    expect(hand.warnings).toEqual([]);
   });
 });

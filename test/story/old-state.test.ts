@@ -1,14 +1,12 @@
 // A state directory of commit d35cbfc (schema 3), killed in the middle of its work: it opens, everything in it is there, and it goes on.
-import { readFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { z } from 'zod';
-import { connect, type Client } from '../../src/client/client.ts';
-import type { WaitAnswer } from '../../src/protocol/result.ts';
 import { defineTool } from '../../src/tools/define.ts';
-import { HandClock } from '../clock.ts';
-import { forTest, say, Stage, type ConfigText, type ScriptText } from './stage.ts';
+import { TestGateway, type ConfigText, type ScriptText } from '../harness/gateway.ts';
+import { loadState } from '../harness/rows.ts';
 
 const fixture = 'test/fixtures/state-d35cbfc';
 const names = JSON.parse(readFileSync(join(fixture, 'names.json'), 'utf8')) as {
@@ -55,11 +53,9 @@ const script: ScriptText = [
 ];
 
 async function reopened() {
-  const stage = forTest(new Stage(new HandClock()));
-  stage.clock.time = names.time + 119_000;
-  const database = new DatabaseSync(join(stage.stateDir, 'interlane.db'));
-  database.exec(readFileSync(join(fixture, 'interlane.sql'), 'utf8'));
-  database.close();
+  const stateDir = mkdtempSync(join(tmpdir(), 'interlane-old-'));
+  onTestFinished(() => rmSync(stateDir, { recursive: true, force: true }));
+  loadState(stateDir, readFileSync(join(fixture, 'interlane.sql'), 'utf8'));
   const acted: string[] = [];
   const tool = (name: string, effect: 'once' | 'keyed') =>
     defineTool({
@@ -73,32 +69,15 @@ async function reopened() {
         return { value: `${name}: ${text}` };
       },
     });
-  const options = { tools: [tool('print', 'once'), tool('note', 'keyed')], listen: { host: '127.0.0.1', port: 0, version: 'test' } };
-  await stage.start(config, script, options);
-  const url = () => stage.gateway.server!.url;
-  const as = async (token: string): Promise<Client> => {
-    const about = { id: 'test', version: '1', platform: 'test', mode: 'cli' };
-    const client = await connect({ url: url(), token, client: about });
-    onTestFinished(() => client.close());
-    return client;
-  };
-  const ask = async (token: string, path: string, body?: object, headers: Record<string, string> = {}) => {
-    const init = body ? { method: 'POST', body: JSON.stringify(body) } : {};
-    const response = await fetch(url() + path, {
-      ...init,
-      headers: { ...(token ? { authorization: `Bearer ${token}` } : {}), ...headers },
-    });
-    return { status: response.status, json: (await response.json()) as Record<string, any> }; // oxlint-disable-line typescript/no-explicit-any
-  };
-  const admin = await as(names.tokens.admin);
-  const ended = (runId: string): Promise<WaitAnswer> => admin.call('agent.wait', { runId, timeoutMs: 86_400_000 });
+  const tools = [tool('print', 'once'), tool('note', 'keyed')];
+  const gw = new TestGateway({ config, script, tools, stateDir, listen: { token: undefined } });
+  onTestFinished(() => gw.end());
+  gw.clock.jump(names.time + 119_000 - gw.now());
+  await gw.start();
+  const admin = await gw.client({ token: names.tokens.admin });
+  const ask = (token: string, path: string, body?: object) => (body ? gw.post(path, body, { token }) : gw.http(path, { token }));
   /** Only the turns of guests are left, which nobody takes here. */
-  const rest = async () => {
-    for (;;) {
-      const { runs } = await admin.call('runs.list', { states: ['queued', 'running', 'waiting'] });
-      if (runs.every(({ sessionKey }) => sessionKey.includes(':guest:'))) return;
-    }
-  };
+  const rest = () => gw.none(async () => (await gw.rows.runs({ ended_at: null })).filter(({ lane }) => !lane.includes(':guest:')).length);
   const said = async (sessionKey: string) => {
     const page = await admin.call('chat.history', { sessionKey });
     if (!('totalMessages' in page)) throw new Error('not a page');
@@ -108,7 +87,7 @@ async function reopened() {
       return `${role}: ${text}`;
     });
   };
-  return { stage, admin, as, ask, ended, rest, said, acted };
+  return { gw, admin, ask, rest, said, acted };
 }
 
 describe('a state of schema 3', () => {
@@ -155,7 +134,7 @@ describe('a state of schema 3', () => {
   });
 
   it('has every transcript, and goes on writing where it was', async () => {
-    const { stage, ended, said } = await reopened();
+    const { gw, said } = await reopened();
     expect(await said('agent:main:loopback:group:team')).toEqual(['user: All here?', 'assistant: re: All here?']);
     expect(await said('agent:main:direct:cfo')).toEqual(['user: The number is 42.', 'assistant: re: The number is 42.']);
     expect(await said('agent:main:diary')).toEqual(['user: A new page', 'assistant: re: A new page']);
@@ -179,26 +158,20 @@ describe('a state of schema 3', () => {
       expect.stringMatching(/^user: /),
       'assistant: The capital is Paris.',
     ]);
-    expect(await ended((await say(stage.gateway, 'Good evening', 'ann')).runId)).toMatchObject({
-      status: 'ok',
-      sessionKey: 'agent:main:direct:ann',
-    });
+    expect(await gw.answer('Good evening', { from: 'ann' })).toMatchObject({ state: 'ok', sessionKey: 'agent:main:direct:ann' });
     expect((await said('agent:main:direct:ann')).slice(ann.length)).toEqual(['user: Good evening', 'assistant: re: Good evening']);
   });
 
   it('goes on with what ran, waited and was queued; an exchange comes to its end', async () => {
-    const { stage, ended, rest, said, acted } = await reopened();
+    const { gw, rest, said, acted } = await reopened();
     const { runs } = names;
-    expect(await ended(runs.printing)).toMatchObject({ status: 'ok', terminalReply: { text: expect.stringContaining('OUTCOME_UNKNOWN') } });
-    expect(await ended(runs.noting)).toMatchObject({ status: 'ok', terminalReply: { text: 're: and bread' } });
-    expect(await ended(runs.waiting)).toMatchObject({
-      status: 'ok',
-      terminalReply: { text: expect.stringContaining('"reply":"re: Is it up?"') },
-    });
-    expect(await ended(runs.queued)).toMatchObject({ status: 'ok', terminalReply: { text: 're: What else?' } });
-    expect(await ended(runs.steered)).toMatchObject({ status: 'ok' });
-    expect(await ended(runs.telling)).toMatchObject({ status: 'ok', terminalReply: { text: 'Told: note: told' } });
-    expect(await ended(runs.fromGuest)).toMatchObject({ status: 'ok', terminalReply: { text: 're: Are you there?' } });
+    expect(await gw.wait(runs.printing)).toMatchObject({ state: 'ok', reply: expect.stringContaining('OUTCOME_UNKNOWN') });
+    expect(await gw.wait(runs.noting)).toMatchObject({ state: 'ok', reply: 're: and bread' });
+    expect(await gw.wait(runs.waiting)).toMatchObject({ state: 'ok', reply: expect.stringContaining('"reply":"re: Is it up?"') });
+    expect(await gw.wait(runs.queued)).toMatchObject({ state: 'ok', reply: 're: What else?' });
+    expect(await gw.wait(runs.steered)).toMatchObject({ state: 'ok' });
+    expect(await gw.wait(runs.telling)).toMatchObject({ state: 'ok', reply: 'Told: note: told' });
+    expect(await gw.wait(runs.fromGuest)).toMatchObject({ state: 'ok', reply: 're: Are you there?' });
     await rest();
     expect(acted.toSorted()).toEqual(['note milk', 'note told']);
     // bob asked, ops answered, bob had no more to say, ops announced nothing
@@ -207,41 +180,35 @@ describe('a state of schema 3', () => {
     // the exchange that was in its second turn was announced to rita
     expect((await said('agent:main:project')).slice(-2)).toEqual(['user: Paris.', 'assistant: REPLY_SKIP']);
     expect((await said('agent:research:direct:rita')).at(-1)).toBe('assistant: The capital is Paris.');
-    await stage.clock.until(
-      0,
-      wanted(() => stage.sent.some(({ recipient }) => recipient === 'rita')),
-    );
-    expect(stage.sent.filter(({ recipient }) => recipient === 'rita').map(({ text }) => text)).toEqual(['The capital is Paris.']);
-    expect(stage.sent.filter(({ recipient }) => recipient === 'bob')).toHaveLength(1);
+    await gw.settled();
+    expect(gw.sent.filter(({ recipient }) => recipient === 'rita').map(({ text }) => text)).toEqual(['The capital is Paris.']);
+    expect(gw.sent.filter(({ recipient }) => recipient === 'bob')).toHaveLength(1);
   });
 
   it('offers the turns of its guests; one that was taken can be answered', async () => {
-    const { ask, ended } = await reopened();
+    const { gw, ask } = await reopened();
     const { fable, swift } = names.tokens;
     const look = async (token: string) => (await ask(token, '/tools/inbox', { waitSeconds: 0 })).json['result'];
     const offered = await look(fable);
     expect(offered).toMatchObject({ status: 'message', messages: [{ text: 'Which colour?' }] });
     expect((await ask(fable, '/tools/reply', { turnId: offered.turnId, text: 'Blue.' })).json).toMatchObject({ ok: true });
-    expect(await ended(names.runs.offered)).toMatchObject({ status: 'ok', terminalReply: { text: 'Blue.' } });
+    expect(await gw.wait(names.runs.offered)).toMatchObject({ state: 'ok', reply: 'Blue.' });
     expect(await look(swift)).toMatchObject({ status: 'unanswered', turnId: names.turnId });
     expect((await ask(swift, '/tools/reply', { turnId: names.turnId, text: 'Round.' })).json).toMatchObject({ ok: true });
-    expect(await ended(names.runs.taken)).toMatchObject({ status: 'ok', terminalReply: { text: 'Round.' } });
+    expect(await gw.wait(names.runs.taken)).toMatchObject({ state: 'ok', reply: 'Round.' });
     const next = (await ask(swift, '/tools/inbox', {})).json['result'];
     expect(next).toMatchObject({ status: 'message', messages: [{ text: 'Which size?' }] });
     await ask(swift, '/tools/reply', { turnId: next.turnId, text: 'Small.' });
-    expect(await ended(names.runs.behind)).toMatchObject({ status: 'ok', terminalReply: { text: 'Small.' } });
+    expect(await gw.wait(names.runs.behind)).toMatchObject({ state: 'ok', reply: 'Small.' });
   });
 
   it('sends what was pending, and says of what was being sent that nobody knows', async () => {
-    const { stage, admin } = await reopened();
-    const sent = (text: string) => wanted(() => stage.sent.some((one) => one.text === text));
-    await sent('Three');
-    await wanted(async () => (await admin.call('status')).deliveries.pending === 1);
+    const { gw, admin } = await reopened();
+    await gw.settled();
     expect((await admin.call('status')).deliveries).toEqual({ pending: 1, unknown: 2, dead: 1 });
-    await stage.clock.until(1_000, sent('Soon'));
-    await wanted(async () => (await admin.call('status')).deliveries.pending === 0);
+    await gw.clock.advance(1_000);
     expect((await admin.call('status')).deliveries).toEqual({ pending: 0, unknown: 2, dead: 1 });
-    const out = stage.sent.filter(({ recipient }) => recipient === 'stuck' || recipient === 'later');
+    const out = gw.sent.filter(({ recipient }) => recipient === 'stuck' || recipient === 'later');
     expect(out.map(({ id, recipient, text }) => [id, recipient, text])).toEqual([
       [names.deliveries.pending, 'stuck', 'Three'],
       [names.deliveries.later, 'later', 'Soon'],
@@ -249,7 +216,7 @@ describe('a state of schema 3', () => {
   });
 
   it('knows its tokens', async () => {
-    const { admin, as, ask } = await reopened();
+    const { gw, admin, ask } = await reopened();
     const { tokens } = await admin.call('tokens.list');
     expect(tokens.map(({ name, kind }) => `${kind} ${name.replace(/^browser-.*/, 'one')}`).toSorted()).toEqual([
       'browser one',
@@ -261,41 +228,37 @@ describe('a state of schema 3', () => {
       'session guest:main:fable',
       'session guest:main:swift',
     ]);
-    const reader = await as(names.tokens.reader);
+    const reader = await gw.client({ token: names.tokens.reader });
     expect((await reader.call('sessions.list', { limit: 100 })).sessions.map(({ key }) => key)).not.toContain('agent:main:direct:cfo');
     const message = { sessionKey: 'agent:main:main', message: 'Hello', idempotencyKey: 'from-a-token' };
     await expect(reader.call('chat.send', message)).rejects.toMatchObject({ code: 'MISSING_SCOPE' });
-    expect(await (await as(names.tokens.writer)).call('chat.send', message)).toMatchObject({ status: 'started' });
+    expect(await (await gw.client({ token: names.tokens.writer })).call('chat.send', message)).toMatchObject({ status: 'started' });
     expect((await ask(names.tokens.bound, '/tools/session_status', {})).json).toMatchObject({ result: { key: 'agent:main:direct:ann' } });
     expect((await ask(names.tokens.rotated, '/sessions')).status).toBe(200);
     expect((await ask(names.tokens.before, '/sessions')).status).toBe(401);
-    expect((await ask('', '/sessions', undefined, { cookie: names.cookie })).status).toBe(200);
+    expect((await gw.http('/sessions', { token: '', headers: { cookie: names.cookie } })).status).toBe(200);
   });
 
   it('knows what it was asked before', async () => {
-    const { stage, admin } = await reopened();
+    const { gw, admin } = await reopened();
     const request = { sessionKey: 'agent:main:project', message: 'First step', idempotencyKey: 'idem-1' };
     expect(await admin.call('chat.send', request)).toMatchObject({ runId: names.runs.idem, status: 'ok' });
     await expect(admin.call('chat.send', { ...request, message: 'Another' })).rejects.toMatchObject({ code: 'IDEMPOTENCY_CONFLICT' });
-    expect(await say(stage.gateway, 'Good morning', 'ann', { messageId: 'm1' })).toMatchObject({ repeated: true });
+    const morning = {
+      origin: { channel: 'loopback', peer: { kind: 'direct' as const, id: 'ann' } },
+      text: 'Good morning',
+      messageId: 'm1',
+    };
+    expect(await gw.receive(morning)).toMatchObject({ repeated: true });
     const again = { to: 'stuck', message: 'Three', channel: 'loopback', idempotencyKey: 'send-stuck-5' };
     expect((await admin.call('send', again)).deliveryIds).toEqual([names.deliveries.pending]);
     expect(await admin.call('agent.wait', { runId: names.runs.asked })).toMatchObject({ status: 'ok' });
   });
 
   it('is whole after a second restart', async () => {
-    const { stage, rest } = await reopened();
+    const { gw, rest } = await reopened();
     await rest();
-    await stage.close();
-    await stage.start(config, [], { listen: { host: '127.0.0.1', port: 0, version: 'test' } });
-    const response = await fetch(`${stage.gateway.server!.url}/sessions?limit=100`, {
-      headers: { authorization: `Bearer ${names.tokens.rotated}` },
-    });
-    expect(((await response.json()) as { count: number }).count).toBe(14);
+    await gw.restart();
+    expect((await gw.http('/sessions?limit=100', { token: names.tokens.rotated })).json.count).toBe(14);
   });
 });
-
-/** Looks again and again until it is so. */
-async function wanted(holds: () => boolean | Promise<boolean>): Promise<void> {
-  while (!(await holds())) await new Promise<void>((resolve) => setImmediate(resolve));
-}

@@ -7,7 +7,7 @@ import { operations, type OperationName, type Params } from '../../src/protocol/
 import type { Operations, ResultsOf } from '../../src/protocol/operations/operation.ts';
 import { gates } from '../harness/gates.ts';
 import { testGateway, type ScriptText } from '../harness/gateway.ts';
-import { started } from './command-line.ts';
+import { started } from '../harness/terminal.ts';
 
 // Nothing here depends on how long it takes; a machine with other work to do may take its time.
 vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
