@@ -5,6 +5,7 @@ import { isTerminal, runClasses } from '../protocol/run.ts';
 import type { World } from '../rules/decide.ts';
 import { counts } from '../sessions/runs.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
+import { queuedByClass } from '../store/tables/run-pages.ts';
 
 /** What is not counted as it happens but looked at when somebody asks. */
 export interface Levels {
@@ -97,11 +98,4 @@ export class Metrics {
   }
 }
 
-const queueDepths: ReadQuery<object, { class: string; n: number }[]> = {
-  name: 'queue depths',
-  *body(t) {
-    return yield* t.all<{ class: string; n: number }>(
-      `SELECT class, count(*) AS n FROM (SELECT class FROM runs WHERE state = 'queued' LIMIT 100000) GROUP BY class`,
-    );
-  },
-};
+const queueDepths: ReadQuery<object, { class: string; n: number }[]> = { name: 'queue depths', body: queuedByClass };

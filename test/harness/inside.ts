@@ -5,6 +5,7 @@ import { asFlow } from '../../src/engine/flow.ts';
 import { exchangeFlow } from '../../src/flows/exchange.ts';
 import type { AcceptArgs } from '../../src/engine/accept.ts';
 import { join } from 'node:path';
+import { onTestFinished } from 'vitest';
 import { Config } from '../../src/config/schema.ts';
 import { beginSending } from '../../src/delivery/deliveries.ts';
 import { sessionsPage } from '../../src/sessions/pages.ts';
@@ -28,7 +29,7 @@ type Subscription = Parameters<Parts['bus']['subscribe']>[0];
 export interface Inside {
   store(): Store;
   read<Args, R>(query: ReadQuery<Args, R>, args: Args): Promise<R>;
-  write<Args, R>(command: Command<Args, R, FeedEvent>, args: Args): Promise<R>;
+  write<Args, R>(command: Command<Args, R>, args: Args): Promise<R>;
   onCommit(listener: (events: FeedEvent[]) => void): () => void;
   subscribe(subscription: Subscription, cursor?: number): () => void;
   subscribers(): number;
@@ -111,6 +112,18 @@ export function rewriteQueries(text: string, by: string): () => void {
   return () => {
     Connection.prototype.answer = answer;
   };
+}
+
+/** The statements of every store from here on, without those that only begin and end transactions. */
+export function countStatements(): { since(): string[] } {
+  const { answer } = Connection.prototype;
+  const seen: string[] = [];
+  Connection.prototype.answer = function (this: Connection, query) {
+    if (!/^(BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE)\b/.test(query.sql)) seen.push(query.sql);
+    return answer.call(this, query);
+  };
+  onTestFinished(() => void (Connection.prototype.answer = answer));
+  return { since: () => seen.splice(0, Infinity) };
 }
 
 /** How the store finds what is due to be sent. */

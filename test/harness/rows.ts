@@ -211,6 +211,41 @@ export class Rows {
     );
   }
 
+  /** Sessions of every level and kind, some spawned by others, some archived, each with a message and a run. */
+  async addCrowd(count: number, kinds: string[]): Promise<void> {
+    const sessions = Array.from({ length: count }, (_, n) => ({
+      n,
+      key: `agent:a${n % 4}:crowd-${n}`,
+      agent: `a${n % 4}`,
+      kind: kinds[n % kinds.length],
+      label: n % 9 === 0 ? `label ${n}` : null,
+      parent: n % 5 === 0 ? 'agent:main:main' : n % 7 === 0 ? 'agent:a3:crowd-3' : null,
+      level: n % 4,
+      state: n % 11 === 0 ? 'archived' : 'live',
+      settings: JSON.stringify(n % 3 === 0 ? { displayName: `crowd ${n}`, thinkingLevel: 'low' } : {}),
+      run: n % 13 === 0 ? 'waiting' : n % 2 === 0 ? 'ok' : 'error',
+    }));
+    const crowd = JSON.stringify(sessions);
+    await this.on.run(
+      `INSERT INTO sessions (id, key, life, current, agent, kind, label, parent_key, taint, level, state, created_at, last_at, last_pos, next_seq, settings)
+       SELECT 'crowd-' || (value ->> 'n'), value ->> 'key', 1, 1, value ->> 'agent', value ->> 'kind', value ->> 'label', value ->> 'parent',
+         value ->> 'level', value ->> 'level', value ->> 'state', 1, 1, 1000000 + (value ->> 'n'), 2, value ->> 'settings' FROM json_each(?)`,
+      crowd,
+    );
+    await this.on.run(
+      `INSERT INTO entries (session_pk, seq, id, role, taint, text, at)
+       SELECT pk, 1, 'entry-' || (value ->> 'n'), 'user', value ->> 'level', 'message ' || (value ->> 'n'), 1
+       FROM json_each(?) JOIN sessions ON sessions.key = value ->> 'key'`,
+      crowd,
+    );
+    await this.on.run(
+      `INSERT INTO runs (id, session_pk, lane, class, deliver, queued_at, state, started_at, ended_at)
+       SELECT 'run-' || (value ->> 'n'), pk, sessions.key, 'main', 0, 1, value ->> 'run', 1, CASE value ->> 'run' WHEN 'waiting' THEN NULL ELSE 1 END
+       FROM json_each(?) JOIN sessions ON sessions.key = value ->> 'key'`,
+      crowd,
+    );
+  }
+
   /** Adds fields beside the text of every step that made calls. */
   addToCalls(fields: object): Promise<void> {
     return this.on.run(

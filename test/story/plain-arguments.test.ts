@@ -1,10 +1,6 @@
 // Commands and reads take plain data: whatever else they depend on they ask for themselves, so that a body can be run again elsewhere.
-import { expect, it, vi } from 'vitest';
-import { RealClock } from '../clock.ts';
-import { openDoor, Wire } from './door.ts';
-
-// Nothing here depends on how long it takes.
-vi.setConfig({ testTimeout: 60_000 });
+import { expect, it } from 'vitest';
+import { testGateway } from '../harness/gateway.ts';
 
 function strange(value: unknown, path: string): string[] {
   if (value === null || value === undefined || ['string', 'number', 'boolean'].includes(typeof value)) return [];
@@ -15,8 +11,8 @@ function strange(value: unknown, path: string): string[] {
 }
 
 it('every read and every command that a client starts has plain data for its arguments', async () => {
-  const door = await openDoor(new RealClock(), {}, [{ steps: [{ say: 'hello' }] }]);
-  const { store } = door.stage.gateway;
+  const gw = await testGateway({ listen: true });
+  const store = gw.inside.store();
   const names = new Set<string>();
   const found: string[] = [];
   const check = (name: string, args: unknown) => {
@@ -27,28 +23,27 @@ it('every read and every command that a client starts has plain data for its arg
   store.read = (query, args) => (check(query.name, args), read(query, args));
   store.write = (command, args, options) => (check(command.name, args), write(command, args, options));
 
-  const wire = await Wire.connect(door.port, door.admin);
   const key = 'agent:main:notes';
-  await wire.call('sessions.create', { key, label: 'Notes', message: 'hello', idempotencyKey: 'one' });
-  await wire.call('agent.wait', { runId: 'one' });
-  await wire.call('sessions.patch', { key, displayName: 'Notes', thinkingLevel: 'low' });
-  await wire.call('chat.inject', { sessionKey: key, message: 'by hand' });
-  await wire.call('send', { sessionKey: key, channel: 'loopback', to: 'you', message: 'hello', idempotencyKey: 'two' });
-  await wire.call('sessions.list', { limit: 50, spawnedBy: key, includeLastMessage: true });
-  await wire.call('sessions.resolve', { label: 'Notes' });
-  await wire.call('sessions.preview', { keys: [key] });
-  const { deltaCursor } = (await wire.call('chat.history', { sessionKey: key })) as { deltaCursor: string };
-  await wire.call('chat.history', { sessionKey: key, cursor: deltaCursor });
-  await wire.call('runs.list', { key });
-  await wire.call('sessions.subscribe', {});
+  await gw.call('sessions.create', { key, label: 'Notes', message: 'hello', idempotencyKey: 'one' });
+  await gw.call('agent.wait', { runId: 'one' });
+  await gw.call('sessions.patch', { key, displayName: 'Notes', thinkingLevel: 'low' });
+  await gw.call('chat.inject', { sessionKey: key, message: 'by hand' });
+  await gw.call('send', { sessionKey: key, channel: 'loopback', to: 'you', message: 'hello', idempotencyKey: 'two' });
+  await gw.call('sessions.list', { limit: 50, spawnedBy: key, includeLastMessage: true });
+  await gw.call('sessions.resolve', { label: 'Notes' });
+  await gw.call('sessions.preview', { keys: [key] });
+  const { deltaCursor } = (await gw.call('chat.history', { sessionKey: key })) as { deltaCursor: string };
+  await gw.call('chat.history', { sessionKey: key, cursor: deltaCursor });
+  await gw.call('runs.list', { key });
+  await gw.call('sessions.subscribe', {});
   for (const tool of ['sessions_list', 'sessions_history', 'session_status', 'sessions_search'])
-    await wire.call('tools.invoke', {
+    await gw.call('tools.invoke', {
       tool,
       args: { sessions_history: { sessionKey: key }, sessions_search: { query: 'hello' } }[tool] ?? {},
     });
-  await wire.call('guests.join', { name: 'visitor' });
-  await wire.call('sessions.reset', { key });
-  await wire.call('sessions.delete', { key, force: true });
+  await gw.call('guests.join', { name: 'visitor' });
+  await gw.call('sessions.reset', { key });
+  await gw.call('sessions.delete', { key, force: true });
 
   expect(found).toEqual([]);
   for (const name of ['open session', 'patch session', 'inject', 'send', 'list sessions', 'history page', 'history after', 'runs page'])

@@ -19,7 +19,7 @@ export function* entriesAfter(t: Reading, sessionPk: number, seq: number, level:
   );
 }
 
-/** How the newest entry of each session begins; sessions without an entry are left out. */
+/** Joins: sessions. How the newest entry of each session begins; sessions without an entry are left out. */
 export function* newestTexts(t: Reading, sessionPks: readonly number[], length: number): Body<{ session_pk: number; text: string }[]> {
   const rows = yield* inBatches(sessionPks, (marks, params) =>
     t.all<{ session_pk: number; text: string | null }>(

@@ -14,6 +14,7 @@ export interface SessionWork {
   queued: number;
 }
 
+/** Joins: sessions. */
 export function* workOf(t: Reading, sessionPks: readonly number[]): Body<SessionWork[]> {
   return yield* inBatches(sessionPks, (marks, params) =>
     t.all<SessionWork>(
@@ -46,7 +47,7 @@ export type RunOfSession = RunRow & {
   session_level: number;
 };
 
-/** Newest first, strictly before a run; of one session or of all. */
+/** Joins: sessions. Newest first, strictly before a run; of one session or of all. */
 export function* runsBefore(t: Reading, before: number, limit: number, sessionPk?: number): Body<RunOfSession[]> {
   const rows = `SELECT runs.*, sessions.key AS session_key, sessions.id AS session_id, sessions.agent AS session_agent,
       sessions.parent_key AS session_parent, sessions.level AS session_level
@@ -61,7 +62,7 @@ export function* runsBefore(t: Reading, before: number, limit: number, sessionPk
       );
 }
 
-/** The session that a run belongs to. */
+/** Joins: sessions. The session that a run belongs to. */
 export function* sessionOfRun(t: Reading, runId: string): Body<Pick<SessionRow, 'key' | 'agent' | 'parent_key' | 'level'> | undefined> {
   return yield* t.one<Pick<SessionRow, 'key' | 'agent' | 'parent_key' | 'level'>>(
     'SELECT sessions.key, sessions.agent, sessions.parent_key, sessions.level FROM runs JOIN sessions ON sessions.pk = runs.session_pk WHERE runs.id = ?',
@@ -85,4 +86,11 @@ export function* openRunCounts(t: Reading): Body<Record<'queued' | 'running' | '
     // Said twice, for the index of active runs.
     waiting: yield* count(`state IN ('running', 'waiting') AND state = 'waiting'`),
   };
+}
+
+/** Queued runs by class; at most 100,000 of all count. */
+export function* queuedByClass(t: Reading): Body<{ class: string; n: number }[]> {
+  return yield* t.all<{ class: string; n: number }>(
+    `SELECT class, count(*) AS n FROM (SELECT class FROM runs WHERE state = 'queued' LIMIT 100000) AS counted GROUP BY class`,
+  );
 }

@@ -85,6 +85,7 @@ export function* followed(t: Reading, id: string): Body<RunRow | undefined> {
 
 export type SeenRun = RunRow & { session_id: string; session_key: string; reply: string | null };
 
+/** Joins: sessions, entries. */
 const seenBy = (column: 'id' | 'pk') => `SELECT runs.*, sessions.id AS session_id, sessions.key AS session_key, entries.text AS reply
   FROM runs JOIN sessions ON sessions.pk = runs.session_pk
     LEFT JOIN entries ON entries.session_pk = runs.session_pk AND entries.seq = runs.reply_seq
@@ -253,6 +254,7 @@ export interface Ready extends RunOfSession {
 
 const readyOf = `SELECT pk FROM (SELECT pk FROM runs WHERE class = ? AND ready_pos IS NOT NULL AND (not_before IS NULL OR not_before <= ?)
   AND crashes < ${suspectCrashes} ORDER BY ready_pos LIMIT ?) AS counted`;
+/** Joins: sessions, inputs. */
 const claimable = `SELECT ${runAndSession}, ${named('inputs', 'i_', inputs.columns)},
     CASE WHEN EXISTS (SELECT 1 FROM runs AS later WHERE later.lane = runs.lane AND later.state = 'queued' AND later.pk <> runs.pk) THEN 1 ELSE 0 END AS behind
   FROM runs JOIN sessions ON sessions.pk = runs.session_pk JOIN inputs ON inputs.run_pk = runs.pk

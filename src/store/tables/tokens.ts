@@ -19,6 +19,7 @@ export interface TokenRow {
 /** With the level of the session it is bound to, while there is one. */
 export type BoundTokenRow = TokenRow & { session_level: number | null };
 
+/** Joins: sessions. */
 const bound = `SELECT tokens.*, sessions.level AS session_level
   FROM tokens LEFT JOIN sessions ON sessions.key = tokens.session_key AND sessions.current = 1`;
 
