@@ -1,8 +1,10 @@
 // What is measured in a process of its own: memory that nothing else has touched, and gateways that are killed.
 import { spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+import { Cursors } from '../src/cursor.ts';
 import { partyOfRow } from '../src/engine/policy.ts';
 import { sessionByKey } from '../src/engine/sessions.ts';
 import { isTerminal } from '../src/protocol/run.ts';
@@ -221,6 +223,7 @@ async function contextOf(gateway: Running, setting: Setting, key: string, now: n
   const seen = await gateway.store.read(caller, {});
   return {
     store: gateway.store,
+    cursors: new Cursors('bench', randomBytes),
     engine: gateway.engine,
     send: () => Promise.reject(new Error('nothing is sent here')),
     world,

@@ -8,6 +8,7 @@ import type { Channel } from './channels/channel.ts';
 import { systemClock, type Clock } from './clock.ts';
 import { changeOf, type Change } from './config/change.ts';
 import type { Config } from './config/schema.ts';
+import { Cursors } from './cursor.ts';
 import { Outbox } from './delivery/outbox.ts';
 import type { Accepted } from './engine/accept.ts';
 import { Engine, type Delta } from './engine/engine.ts';
@@ -36,6 +37,7 @@ import { startIndexer } from './store/sqlite/indexer.ts';
 import { lockState } from './store/sqlite/lock.ts';
 import { openSqliteStore } from './store/sqlite/open.ts';
 import { Search } from './store/sqlite/search.ts';
+import { openTimeline } from './store/tables/meta.ts';
 import { builtInTools } from './tools/all.ts';
 import type { Tool } from './tools/define.ts';
 import { createInvoker, type Invoker } from './tools/invoke.ts';
@@ -121,7 +123,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
   const { config } = setup;
 
   // 2. the state and the store in it
-  const { store, unlock } = openStore(config, options, clock, metrics);
+  const { store, cursors, unlock } = await openStore(config, options, clock, metrics);
 
   // 3. events, in the order of the feed
   const bus = createBus(store);
@@ -146,6 +148,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
   const eventParts = {
     store,
     bus,
+    cursors,
     world: () => current().world,
     shown: surroundings,
     now,
@@ -181,6 +184,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
   const invoker = createInvoker([...tools, ...guests.tools], {
     current,
     store,
+    cursors,
     engine,
     send: (args) => store.write(send, args, { bytes: args.text.length }),
     now,
@@ -278,10 +282,16 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
   return { gateway, parts: { current, store, bus, engine, invoker, outbox } };
 }
 
+interface Opened {
+  store: Store;
+  cursors: Cursors;
+  unlock(): void;
+}
+
 /** The store that was given, or the SQLite file in the state directory, which belongs to one process at a time. */
-function openStore(config: Config, options: GatewayOptions, clock: Clock, metrics: Metrics): { store: Store; unlock: () => void } {
+async function openStore(config: Config, options: GatewayOptions, clock: Clock, metrics: Metrics): Promise<Opened> {
   const { stateDir, fatal = () => process.exit(70) } = options;
-  if (options.store) return { store: options.store, unlock: () => {} };
+  if (options.store) return { store: options.store, cursors: await openCursors(options.store), unlock: () => {} };
   const unlock = lockState(stateDir, { pid: process.pid, host: hostname(), startedAt: clock.now() });
   try {
     const store = openSqliteStore(stateDir, config.store.durability, {
@@ -290,9 +300,18 @@ function openStore(config: Config, options: GatewayOptions, clock: Clock, metric
       fatal,
       observe: metrics.committed,
     });
-    return { store, unlock };
+    return { store, cursors: await openCursors(store), unlock };
   } catch (thrown) {
     unlock();
+    throw thrown;
+  }
+}
+
+async function openCursors(store: Store): Promise<Cursors> {
+  try {
+    return new Cursors(await store.write(openTimeline, { fresh: randomBytes(32).toString('base64url') }), randomBytes);
+  } catch (thrown) {
+    await store.close();
     throw thrown;
   }
 }

@@ -83,6 +83,7 @@ export interface DoorParts {
 }
 
 export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door & { close(): Promise<void> }> {
+  const { cursors } = parts.events;
   const { stateDir, clock, store, bus, engine, sessions, invoker, tools, shown, live, metrics, newId, report, isGuest } = parts;
   const world = () => parts.current().world;
   const { config } = parts.current();
@@ -108,6 +109,7 @@ export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door &
   const uptimeMs = () => Math.round(clock.elapsed() - began);
   const handlers = createHandlers({
     store,
+    cursors,
     engine,
     sessions,
     invoker,
@@ -159,7 +161,7 @@ export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door &
   });
   const streams = new Streams({ auth, now: () => clock.now(), after: (ms, work) => clock.after(ms, work) });
   metrics.watch({ store, lag: () => bus.lag(), connections: () => ({ ws: sockets.size, sse: streams.size }) });
-  const history = createHistory({ store, bus, world, report });
+  const history = createHistory({ store, bus, cursors, world, report });
   const routes = routesOf(operations);
   const answers = createRoutes({ dispatch, history, streams, metrics, table: routes, tools, invoker, version: listen.version, newId });
   const http = createHttp({ auth, routes, handlers: answers, report, ready: well });

@@ -1,5 +1,5 @@
 // What happened → the events of the protocol. Each is written once, whoever and however many hear it.
-import { writeCursor } from '../cursor.ts';
+import type { Cursors } from '../cursor.ts';
 import { peerMessage, type PeerMessage } from '../protocol/compat/openclaw.ts';
 import type { FeedEvent } from '../protocol/event.ts';
 import type { EventName } from '../protocol/frame.ts';
@@ -33,6 +33,7 @@ export type Send = (event: EventName, payload: string) => Promise<void> | void;
 export interface EventsParts {
   store: Store;
   bus: Bus;
+  cursors: Cursors;
   world(): World;
   shown: Surroundings;
   now(): number;
@@ -107,11 +108,11 @@ export class Events {
   private async message(event: FeedEvent): Promise<Written> {
     if (event.kind !== 'entry') return { level: event.level };
     const { level = event.level, totalTokens } = (await this.parts.store.read(currentUse, { sessionId: event.sessionId })) ?? {};
-    return { level, message: JSON.stringify(messagePayload(event, totalTokens)) };
+    return { level, message: JSON.stringify(this.messagePayload(event, totalTokens)) };
   }
 
   private async compose(event: FeedEvent): Promise<Written> {
-    const common = commonPayload(event);
+    const common = this.commonPayload(event);
     if (event.kind === 'exchange' || event.kind === 'delivery' || (event.kind === 'run' && !isTerminal(event.state)))
       return { level: event.level };
     const { session, level = event.level } = (await this.row(event.sessionId)) ?? {};
@@ -119,7 +120,7 @@ export class Events {
       case 'entry':
         return {
           level,
-          message: JSON.stringify(messagePayload(event, session?.totalTokens)),
+          message: JSON.stringify(this.messagePayload(event, session?.totalTokens)),
           changed: JSON.stringify({ ...common, phase: 'message', ...idsOf(event), session }),
         };
       case 'run': {
@@ -136,19 +137,19 @@ export class Events {
   private row(sessionId: string) {
     return this.parts.store.read(currentRow(this.parts.world(), this.parts.shown), { sessionId });
   }
-}
 
-function commonPayload({ sessionKey, agentId, sessionId, at, pos }: FeedEvent) {
-  return { sessionKey, agentId, sessionId, ts: at, cursor: writeCursor(pos) };
+  private commonPayload({ sessionKey, agentId, sessionId, at, pos }: FeedEvent) {
+    return { sessionKey, agentId, sessionId, ts: at, cursor: this.parts.cursors.feed(pos) };
+  }
+
+  private messagePayload(event: FeedEvent & { kind: 'entry' }, totalTokens: number | undefined) {
+    const usage = totalTokens === undefined ? {} : { usage: { totalTokens } };
+    return { ...this.commonPayload(event), ...idsOf(event), message: peerMessage(wireMessage(event.message)), ...usage };
+  }
 }
 
 function idsOf({ message: { id, seq, runId } }: FeedEvent & { kind: 'entry' }) {
   return { messageId: id, messageSeq: seq, ...(runId === undefined ? {} : { runId }) };
-}
-
-function messagePayload(event: FeedEvent & { kind: 'entry' }, totalTokens: number | undefined) {
-  const usage = totalTokens === undefined ? {} : { usage: { totalTokens } };
-  return { ...commonPayload(event), ...idsOf(event), message: peerMessage(wireMessage(event.message)), ...usage };
 }
 
 /** A run as its watchers see it while it lives. */

@@ -1,6 +1,6 @@
 // The transcript of a session over HTTP: pages backwards from the end, and a stream that goes on from a page without a gap.
 import type { z } from 'zod';
-import { readCursor, writeCursor } from '../cursor.ts';
+import type { Cursors } from '../cursor.ts';
 import { InterlaneError } from '../errors.ts';
 import type { Bus } from '../events/bus.ts';
 import type { FeedEvent } from '../protocol/event.ts';
@@ -9,7 +9,7 @@ import { historyLimits, type HistoryPage } from '../protocol/operations/chat.ts'
 import type { World } from '../rules/decide.ts';
 import { canSee, type Viewer } from '../rules/viewer.ts';
 import { requireSession } from '../sessions/find.ts';
-import { historyPage, splitPlace, wireMessage, writePlace, type HistoryPage as Page, type HistoryWish } from '../sessions/history.ts';
+import { historyPage, pageBefore, wireMessage, type HistoryPage as Page, type HistoryWish } from '../sessions/history.ts';
 import type { Look } from '../sessions/pages.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
@@ -19,6 +19,7 @@ import { eventText, type Stream } from './sse.ts';
 export interface HistoryParts {
   store: Store;
   bus: Bus;
+  cursors: Cursors;
   world(): World;
   report(what: string, error: unknown): void;
 }
@@ -32,15 +33,30 @@ export interface Wish {
 export type History = ReturnType<typeof createHistory>;
 
 export function createHistory(parts: HistoryParts) {
-  const { store, bus } = parts;
+  const { store, bus, cursors } = parts;
   const lookOf = (viewer: Viewer): Look => ({ world: parts.world(), viewer });
   /** Each is written once, however many follow. */
   const texts = new WeakMap<FeedEvent, Buffer>();
   const textOf = (event: FeedEvent): Buffer => {
     let text = texts.get(event);
-    if (!text) texts.set(event, (text = eventOf(event)));
+    if (!text) texts.set(event, (text = eventOf(event, cursors.feed(event.pos))));
     return text;
   };
+  const wishOf = (row: SessionRow, { limit = historyLimits.default, cursor, includeTools = false }: Wish): HistoryWish => {
+    const before = pageBefore(cursors, row, cursor);
+    return { sessionPk: row.pk, limit: Math.min(limit, historyLimits.most), includeTools, runIds: true, before };
+  };
+  const written = (row: SessionRow, page: Page) =>
+    pageText(row, page, page.next === undefined ? undefined : cursors.place('older', row.id, page.next));
+  /** I9. The position in the feed and the page are read together, so a reader that follows from there misses and repeats nothing. */
+  const snapshot = (look: Look): ReadQuery<{ key: string; wish: Wish }, { position: number; row: SessionRow; page: Page }> => ({
+    name: 'history snapshot',
+    *body(t, { key, wish }) {
+      const position = yield* feedEnd.body(t, {});
+      const row = yield* requireSession(look).body(t, { session: key });
+      return { position, row, page: yield* historyPage(look.viewer).body(t, wishOf(row, wish)) };
+    },
+  });
   return {
     /** The session that the text of a path means. */
     find: (viewer: Viewer, session: string) => store.read(requireSession(lookOf(viewer)), { session }),
@@ -52,11 +68,12 @@ export function createHistory(parts: HistoryParts) {
     /** Follows a key across its lives: from a page of its end, or from where the reader was when it went away. */
     follow(viewer: Viewer, key: string, wish: Wish, lastEventId: string | undefined, stream: Stream): void {
       let unsubscribe = () => {};
+      let passed = 0;
       stream.onEnd(() => unsubscribe());
 
       const begin = async () => {
         const { position, row, page } = await store.read(snapshot(lookOf(viewer)), { key, wish });
-        await stream.send('history', written(row, page), writeCursor(position));
+        await stream.send('history', written(row, page), cursors.now(position));
         listen(position);
       };
       const startOver = async () => {
@@ -75,12 +92,14 @@ export function createHistory(parts: HistoryParts) {
           (event.kind === 'entry'
             ? wish.includeTools === true || event.message.role !== 'toolResult'
             : event.kind === 'session' && event.change !== 'changed');
-        if (!wanted) stream.passed = writeCursor(event.pos);
+        passed = event.pos;
         return wanted;
       };
-      const deliver = (event: FeedEvent) => stream.tell(textOf(event), writeCursor(event.pos));
+      const deliver = (event: FeedEvent) => stream.tell(textOf(event));
       const listen = (from: number) => {
         if (stream.ended) return;
+        passed = from;
+        stream.place = () => cursors.now(passed);
         const undo = bus.subscribe(
           {
             wants,
@@ -98,7 +117,7 @@ export function createHistory(parts: HistoryParts) {
 
       if (lastEventId === undefined) begin().catch(over);
       else {
-        const from = positionOf(lastEventId);
+        const from = cursors.feedPosition(lastEventId);
         if (from === undefined) startOver().catch(over);
         else listen(from);
       }
@@ -107,9 +126,8 @@ export function createHistory(parts: HistoryParts) {
 }
 
 /** A message, or that the key got another life. */
-function eventOf(event: FeedEvent): Buffer {
+function eventOf(event: FeedEvent, id: string): Buffer {
   const { sessionKey, sessionId } = event;
-  const id = writeCursor(event.pos);
   if (event.kind !== 'entry')
     return eventText('session', JSON.stringify({ sessionKey, sessionId, change: event.kind === 'session' ? event.change : 'changed' }), id);
   const { id: messageId, seq: messageSeq } = event.message;
@@ -120,44 +138,16 @@ function eventOf(event: FeedEvent): Buffer {
   );
 }
 
-/** I9. The place in the feed and the page are read together, so that whoever listens from there misses nothing and hears nothing twice. */
-const snapshot = (look: Look): ReadQuery<{ key: string; wish: Wish }, { position: number; row: SessionRow; page: Page }> => ({
-  name: 'history snapshot',
-  *body(t, { key, wish }) {
-    const position = yield* feedEnd.body(t, {});
-    const row = yield* requireSession(look).body(t, { session: key });
-    return { position, row, page: yield* historyPage(look.viewer).body(t, wishOf(row, wish)) };
-  },
-});
-
-function wishOf(row: SessionRow, { limit = historyLimits.default, cursor, includeTools = false }: Wish): HistoryWish {
-  const wish = { sessionPk: row.pk, limit: Math.min(limit, historyLimits.most), includeTools, runIds: true };
-  if (cursor === undefined) return wish;
-  const place = splitPlace(row, cursor);
-  const before = readCursor(place.cursor ?? '');
-  if (!place.ofThisLife)
-    throw new InterlaneError('SESSION_CHANGED', `session ${JSON.stringify(row.key)} was reset since that cursor; start without one`);
-  return { ...wish, before };
-}
-
-function written(row: SessionRow, { messages, next }: Page): string {
+function pageText(row: SessionRow, { messages }: Page, nextCursor: string | undefined): string {
   const page: z.infer<typeof HistoryPage> = {
     sessionKey: row.key,
     sessionId: row.id,
     items: [],
     messages: [],
-    hasMore: next !== undefined,
-    ...(next === undefined ? {} : { nextCursor: writePlace(row, next) }),
+    hasMore: nextCursor !== undefined,
+    ...(nextCursor === undefined ? {} : { nextCursor }),
   };
   // Existing readers take `items` or `messages`, so the list is sent under both names; it is made into text once.
   const list = JSON.stringify(messages.map((message) => peerMessage(wireMessage(message))));
   return JSON.stringify(page).replace('"items":[],"messages":[]', () => `"items":${list},"messages":${list}`);
-}
-
-function positionOf(lastEventId: string): number | undefined {
-  try {
-    return readCursor(lastEventId);
-  } catch {
-    return undefined;
-  }
 }

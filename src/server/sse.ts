@@ -76,8 +76,8 @@ export class Streams {
 export class Stream {
   readonly body: ReadableStream<Uint8Array>;
   ended = false;
-  /** The last event that this reader need not get again: it was sent, or the reader does not want it. */
-  passed: string | undefined;
+  /** The id of the last event that this reader need not get again: it was sent, or the reader does not want it. */
+  place: (() => string) | undefined;
   private readonly parts: Pick<StreamsParts, 'after'>;
   private readonly wire: Wire;
   private controller!: ReadableStreamDefaultController<Uint8Array>;
@@ -107,18 +107,17 @@ export class Stream {
 
   /** Returns a promise only if the reader is slow; it resolves when the reader has caught up or is gone. */
   send(event: string, data: string, id?: string): Promise<void> | void {
-    return this.tell(eventText(event, data, id), id);
+    return this.tell(eventText(event, data, id));
   }
 
   /** `send` for an event that was already made into text, for many readers. */
-  tell(written: Buffer, id?: string): Promise<void> | void {
-    if (id !== undefined) this.passed = id;
+  tell(written: Buffer): Promise<void> | void {
     return this.write(written);
   }
 
   /** A comment, and the place in the feed: a reader of a quiet session comes back near the end of it. */
   keepAlive(): void {
-    if (!this.room) void this.write(Buffer.from(`: keepalive\n${this.passed === undefined ? '' : `id: ${this.passed}\n`}\n`));
+    if (!this.room) void this.write(Buffer.from(`: keepalive\n${this.place ? `id: ${this.place()}\n` : ''}\n`));
   }
 
   onEnd(undo: () => void): void {

@@ -1,6 +1,7 @@
 // Transcripts as any viewer reads them: pages from the end, what is new since a place, and each message in the protocol's shape.
 import { levelName, levelRank } from '../levels.ts';
-import { writeCursor } from '../cursor.ts';
+import { notOne, type Cursors } from '../cursor.ts';
+import { InterlaneError } from '../errors.ts';
 import type { WireMessage } from '../protocol/result.ts';
 import type { TranscriptMessage } from '../protocol/transcript.ts';
 import { ceilingOf, mayRead, type Viewer } from '../rules/viewer.ts';
@@ -94,17 +95,14 @@ function* messagesOf(t: Reading, rows: EntryRow[], runIds: boolean): Body<Transc
   return rows.map((row) => messageOf(row, row.run_pk === null ? undefined : ids.get(row.run_pk)));
 }
 
-// Places --------------------------------------------------------------------------------------------------------------
-
-const lifeOf = (row: Pick<SessionRow, 'id'>) => row.id.slice(0, 12);
-
-/** A place in a transcript as text. It belongs to one life of a key: after a reset the same numbers mean other messages. */
-export const writePlace = (row: Pick<SessionRow, 'id'>, seq: number) => `${lifeOf(row)}.${writeCursor(seq)}`;
-
-/** Whether a place belongs to this life, and the cursor in it, which is not read yet: in another life it may be anything. */
-export function splitPlace(row: Pick<SessionRow, 'id'>, place: string): { ofThisLife: boolean; cursor: string | undefined } {
-  const [life, cursor] = place.split('.');
-  return { ofThisLife: life === lifeOf(row), cursor };
+/** The seq that a page of older messages ends before; undefined for the newest page. */
+export function pageBefore(cursors: Cursors, { id, key }: SessionRow, cursor: string | undefined): number | undefined {
+  if (cursor === undefined) return undefined;
+  const before = cursors.seqOf('older', id, cursor);
+  if (before === undefined) throw notOne();
+  if (before === 'elsewhere')
+    throw new InterlaneError('SESSION_CHANGED', `session ${JSON.stringify(key)} was reset since that cursor; start without one`);
+  return before;
 }
 
 /** A message in the protocol's shape: people's text as a string, an assistant's as parts. */

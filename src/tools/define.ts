@@ -1,5 +1,6 @@
 // What a tool is: a name and words for a model, a closed schema, its effect, and a function of a caller it cannot choose.
 import { z } from 'zod';
+import type { Cursors } from '../cursor.ts';
 import { InterlaneError } from '../errors.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { ModelView, PromptMessage, Turn, Usage } from '../engine/runner.ts';
@@ -14,6 +15,7 @@ import type { SessionRow } from '../store/rows.ts';
 /** What tools need from parts that lie above them; the gateway supplies it. */
 export interface ToolParts {
   store: Store;
+  cursors: Cursors;
   engine: Engine;
   /** A message from one session to another. */
   send(args: SendArgs): Promise<Sent>;

@@ -1,11 +1,10 @@
 // sessions_history: the end of one session's transcript, cut to what a model can take in.
 import { z } from 'zod';
 import { levelRank } from '../levels.ts';
-import { readCursor, writeCursor } from '../cursor.ts';
 import type { TranscriptMessage } from '../protocol/transcript.ts';
 import { joinAll } from '../rules/taint.ts';
 import { requireSession } from '../sessions/find.ts';
-import { historyPage } from '../sessions/history.ts';
+import { historyPage, pageBefore } from '../sessions/history.ts';
 import { alias, defineTool, lookOf, needed, oneOf } from './define.ts';
 import { largestAnswer, shorten, sizeOf } from './page.ts';
 
@@ -25,7 +24,7 @@ export const sessionsHistory = defineTool({
     const session = await context.store.read(requireSession(look), { session: oneOf(args, 'sessionKey', 'session_id') });
     const page = await context.store.read(historyPage(look.viewer), {
       sessionPk: session.pk,
-      before: readCursor(args.cursor),
+      before: pageBefore(context.cursors, session, args.cursor),
       limit: Math.min(Math.floor(args.limit ?? 50), 1000),
       includeTools: args.includeTools ?? false,
     });
@@ -33,7 +32,7 @@ export const sessionsHistory = defineTool({
     const cursor = cutAt ?? page.next;
     const flags = {
       ...(cutAt === undefined ? {} : { truncated: true }),
-      ...(cursor === undefined ? {} : { nextCursor: writeCursor(cursor) }),
+      ...(cursor === undefined ? {} : { nextCursor: context.cursors.place('older', session.id, cursor) }),
     };
     return {
       value: { sessionKey: session.key === 'global' ? 'main' : session.key, messages, ...flags },

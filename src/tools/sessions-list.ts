@@ -1,7 +1,6 @@
 // sessions_list: the sessions the caller may see, newest first.
 import { z } from 'zod';
 import { levelName, levelRank } from '../levels.ts';
-import { readCursor, writeCursor } from '../cursor.ts';
 import type { TranscriptMessage } from '../protocol/transcript.ts';
 import { joinAll } from '../rules/taint.ts';
 import { describe, type Described } from '../sessions/describe.ts';
@@ -36,7 +35,7 @@ export const sessionsList = defineTool({
     const { page, described } = await context.store.read(describedPage(lookOf(context)), {
       kinds: args.kinds,
       activeSince: args.activeMinutes === undefined ? undefined : context.now - Math.floor(args.activeMinutes) * 60_000,
-      before: readCursor(args.cursor),
+      before: context.cursors.pagePosition('sessions', args.cursor),
       limit: Math.min(Math.floor(args.limit ?? 50), mostRows),
     });
     const sessions: Record<string, unknown>[] = [];
@@ -47,7 +46,7 @@ export const sessionsList = defineTool({
         ...(messageLimit > 0 ? { messages: await lastMessages(context, one.row, messageLimit, room) } : {}),
       });
     const cut = room.bytes < 0 ? { truncated: true } : {};
-    const more = page.next === undefined ? {} : { nextCursor: writeCursor(page.next) };
+    const more = page.next === undefined ? {} : { nextCursor: context.cursors.page('sessions', page.next) };
     return {
       value: { count: sessions.length, scope: page.scope.visibility, sessions, ...cut, ...more },
       taint: levelRank(joinAll(page.rows.map((row) => levelName(row.level)))),

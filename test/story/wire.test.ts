@@ -620,9 +620,12 @@ describe('a subscriber', () => {
   it('with a cursor that nobody knows is told to start over', async () => {
     const door = await open();
     const wire = await Wire.connect(door.port, door.admin);
-    await wire.call('sessions.subscribe', { cursor: 'zzzz' });
-    await wire.event('sessions.changed', ({ reason }) => reason === 'resync');
-    expect(await wire.refusal('sessions.subscribe', { cursor: 'not a cursor' })).toMatchObject({ details: { code: 'INVALID_REQUEST' } });
+    for (const [index, cursor] of ['zzzz', 'not a cursor', '0'].entries()) {
+      expect(await wire.call('sessions.subscribe', { cursor })).toEqual({ subscribed: true, cursor });
+      await wire.event('sessions.changed', ({ reason }) => reason === 'resync', index + 1);
+    }
+    await wire.call('sessions.messages.subscribe', { key: 'main', cursor: 'zzzz' });
+    await wire.event('sessions.changed', ({ reason, sessionKey }) => reason === 'resync' && sessionKey === 'agent:main:main');
   });
 
   it('that does not read is let go, and resumes by its cursor with nothing missed or doubled', async () => {

@@ -1,10 +1,9 @@
 // Handlers of `chat.*`, `agent`, `send` and runs: messages in, history out, waits for the end of runs.
-import { readCursor, writeCursor } from '../../cursor.ts';
 import { InterlaneError } from '../../errors.ts';
 import type { chat as table } from '../../protocol/operations/chat.ts';
 import type { WaitAnswer } from '../../protocol/result.ts';
 import { isTerminal, type RunView } from '../../protocol/run.ts';
-import { historyAfter, historyPage, splitPlace, wireMessage, writePlace } from '../../sessions/history.ts';
+import { historyAfter, historyPage, wireMessage } from '../../sessions/history.ts';
 import { runsPage } from '../../sessions/runs.ts';
 import { sameLife, type Context, type Handlers } from './context.ts';
 
@@ -14,7 +13,7 @@ const noLimitMs = 2 ** 31 - 1;
 
 export function chatHandlers(context: Context): Handlers<keyof typeof table> {
   const { parts, asker, need, describe, started, knowable, waited, abort, view } = context;
-  const { store, sessions } = context.parts;
+  const { store, sessions, cursors } = context.parts;
   return {
     'chat.history': async ({ sessionKey, agentId, sessionId, limit = 200, offset, cursor, maxChars }, call) => {
       const row = await need(call, { session: sessionKey, agentId });
@@ -22,16 +21,15 @@ export function chatHandlers(context: Context): Handlers<keyof typeof table> {
       const sessionInfo = await describe(call, row);
       const end = row.next_seq - 1;
       if (cursor !== undefined) {
-        const place = splitPlace(row, cursor);
-        const after = place.ofThisLife ? readCursor(place.cursor) : undefined;
-        if (after === undefined || after > end) return { kind: 'reset' };
+        const after = cursors.seqOf('newer', row.id, cursor);
+        if (typeof after !== 'number' || after > end) return { kind: 'reset' };
         const { messages, more } = await store.read(historyAfter(view(call).viewer), { sessionPk: row.pk, after, limit });
         const last = messages.at(-1)?.seq ?? after;
         return {
           kind: 'delta',
           messages: messages.map((message) => wireMessage(message, maxChars)),
           hasMore: more,
-          deltaCursor: writePlace(row, last),
+          deltaCursor: cursors.place('newer', row.id, last),
           sessionInfo,
         };
       }
@@ -46,7 +44,7 @@ export function chatHandlers(context: Context): Handlers<keyof typeof table> {
         ...(offset === undefined ? {} : { offset }),
         ...(next === undefined ? {} : { nextOffset: row.next_seq - next }),
         totalMessages: end,
-        deltaCursor: writePlace(row, offset === undefined ? (messages.at(-1)?.seq ?? end) : end),
+        deltaCursor: cursors.place('newer', row.id, offset === undefined ? (messages.at(-1)?.seq ?? end) : end),
         sessionInfo,
       };
     },
@@ -133,9 +131,9 @@ export function chatHandlers(context: Context): Handlers<keyof typeof table> {
 
     'runs.list': async ({ key, agentId, states, limit = 100, cursor }, call) => {
       const row = key === undefined ? undefined : await need(call, { session: key, agentId });
-      const wish = { sessionPk: row?.pk, states, before: readCursor(cursor), limit };
+      const wish = { sessionPk: row?.pk, states, before: cursors.pagePosition('runs', cursor), limit };
       const { runs, next } = await store.read(runsPage(view(call)), wish);
-      return { runs, ...(next === undefined ? {} : { nextCursor: writeCursor(next) }) };
+      return { runs, ...(next === undefined ? {} : { nextCursor: cursors.page('runs', next) }) };
     },
   };
 }

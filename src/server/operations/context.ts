@@ -1,4 +1,5 @@
 // What the handlers of all operations share: the caller's view, sessions by name, runs that the caller may know.
+import type { Cursors } from '../../cursor.ts';
 import type { Engine } from '../../engine/engine.ts';
 import { InterlaneError } from '../../errors.ts';
 import type { OperationName, ReadParams, Results } from '../../protocol/operations/all.ts';
@@ -36,6 +37,7 @@ export interface Call {
 
 export interface OperationParts {
   store: Store;
+  cursors: Cursors;
   engine: Engine;
   sessions: Sessions;
   invoker: Invoker;

@@ -1,5 +1,4 @@
 // Handlers of `sessions.*`: find, list, open, patch, close, send into, subscribe to.
-import { readCursor, writeCursor } from '../../cursor.ts';
 import { InterlaneError } from '../../errors.ts';
 import type { ReadParams, Results } from '../../protocol/operations/all.ts';
 import type { sessions as table } from '../../protocol/operations/sessions.ts';
@@ -14,7 +13,7 @@ import { sameLife, type Call, type Context, type Handlers } from './context.ts';
 
 export function sessionHandlers(context: Context): Handlers<keyof typeof table> {
   const { parts, world, asker, operator, find, need, describe, started, abort, subscriptions, view } = context;
-  const { store, engine, sessions } = context.parts;
+  const { store, engine, sessions, cursors } = context.parts;
   const list = async (wish: ReadParams<'sessions.list'>, call: Call): Promise<SessionsPage> => {
     const limit = Math.min(wish.limit ?? 100, 1000);
     const offset = wish.offset ?? 0;
@@ -25,7 +24,7 @@ export function sessionHandlers(context: Context): Handlers<keyof typeof table> 
     } = await store.read(listSessions(view(call)), {
       limit,
       offset,
-      before: readCursor(wish.cursor),
+      before: cursors.pagePosition('sessions', wish.cursor),
       activeSince: wish.activeMinutes === undefined ? undefined : parts.now() - wish.activeMinutes * 60_000,
       agentId: wish.agentId,
       spawnedBy: wish.spawnedBy,
@@ -43,10 +42,17 @@ export function sessionHandlers(context: Context): Handlers<keyof typeof table> 
       hasMore: next !== undefined,
       // A search that has read enough for one request goes on by cursor only.
       nextOffset: full ? offset + rows.length : null,
-      ...(next === undefined ? {} : { nextCursor: writeCursor(next) }),
+      ...(next === undefined ? {} : { nextCursor: cursors.page('sessions', next) }),
       defaults: { defaultAgentId: defaultId, mainKey: keyContext(world().agents, defaultId).mainKey },
       sessions: rows,
     };
+  };
+
+  /** A cursor that cannot be read is answered as it came: following from it resets again. */
+  const start = async (cursor: string | undefined) => {
+    if (cursor !== undefined) return { from: cursors.followFrom(cursor), cursor };
+    const from = await parts.position();
+    return { from, cursor: cursors.now(from) };
   };
 
   return {
@@ -139,21 +145,21 @@ export function sessionHandlers(context: Context): Handlers<keyof typeof table> 
       return started(await sessions.say(asker(call), spoken));
     },
     'sessions.subscribe': async (wish, call) => {
-      const { cursor, ...filter } = wish;
-      const from = readCursor(cursor) ?? (await parts.position());
+      const { cursor: given, ...filter } = wish;
+      const { from, cursor } = await start(given);
       subscriptions(call).all(from);
       const listed = Object.keys(filter).length > 0 ? { list: await list(filter, call) } : {};
-      return { subscribed: true, cursor: writeCursor(from), ...listed };
+      return { subscribed: true, cursor, ...listed };
     },
     'sessions.unsubscribe': async (_, call) => {
       subscriptions(call).noMore();
       return { subscribed: false };
     },
-    'sessions.messages.subscribe': async ({ key, agentId, cursor }, call) => {
+    'sessions.messages.subscribe': async ({ key, agentId, cursor: given }, call) => {
       const meant = (await find(call, { session: key, agentId }))?.key ?? keyMeant(world(), { session: key, agentId });
-      const from = readCursor(cursor) ?? (await parts.position());
+      const { from, cursor } = await start(given);
       subscriptions(call).key(meant, from);
-      return { subscribed: true, key: meant, cursor: writeCursor(from) };
+      return { subscribed: true, key: meant, cursor };
     },
     'sessions.messages.unsubscribe': async ({ key, agentId }, call) => {
       const meant = (await find(call, { session: key, agentId }))?.key ?? keyMeant(world(), { session: key, agentId });

@@ -16,8 +16,10 @@ import { dirname, join } from 'node:path';
 import { backup, DatabaseSync } from 'node:sqlite';
 import { pathToFileURL } from 'node:url';
 import { InterlaneError, reasonOf } from '../../errors.ts';
+import { drive, writing } from '../contract.ts';
 import { applicationId, migrations } from '../migrations.ts';
-import { explain, sqliteCode } from './database.ts';
+import { endTimeline } from '../tables/meta.ts';
+import { Connection, explain, sqliteCode } from './database.ts';
 import { lockState, type Holder } from './lock.ts';
 import { databaseName } from './open.ts';
 import { searchName } from './search.ts';
@@ -68,6 +70,7 @@ export async function restoreStore(file: string, stateDir: string, holder: Holde
     closeSync(openSync(fresh, 'wx', 0o600));
     await copyDatabase(() => openBackup(file), fresh, `backup ${file} cannot be restored: it`);
     check(fresh, `backup ${file} cannot be restored: it`);
+    leaveTimeline(fresh);
     const kept = keep(database);
     remove(join(stateDir, searchName)); // it was made from the other database, and makes itself anew
     renameSync(fresh, database);
@@ -140,6 +143,16 @@ function check(file: string, subject: string): void {
     throw unusable(thrown, subject);
   } finally {
     database.close();
+  }
+}
+
+/** Before the database is put in place, so that no gateway ever continues the timeline of the one it replaces. */
+function leaveTimeline(file: string): void {
+  const connection = new Connection(new DatabaseSync(file));
+  try {
+    drive(endTimeline(writing([])), (ask) => connection.answerAll(ask));
+  } finally {
+    connection.close();
   }
 }
 

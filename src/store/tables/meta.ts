@@ -1,0 +1,16 @@
+// The `meta` table: facts about the store itself. `timeline` is the secret that cursors are written with; a restore ends it.
+import type { Body, Command, Writing } from '../contract.ts';
+
+/** The secret of the store's timeline. A store without one begins a timeline with `fresh`. */
+export const openTimeline: Command<{ fresh: string }, string> = {
+  name: 'open timeline',
+  *body(t, { fresh }) {
+    yield* t.run(`INSERT INTO meta (key, value) VALUES ('timeline', ?) ON CONFLICT DO NOTHING`, fresh);
+    return (yield* t.one<{ value: string }>(`SELECT value FROM meta WHERE key = 'timeline'`))!.value;
+  },
+};
+
+/** What comes next is another history, and a cursor of the one before must not be read in it. */
+export function* endTimeline(t: Writing): Body<void> {
+  yield* t.run(`DELETE FROM meta WHERE key = 'timeline'`);
+}
