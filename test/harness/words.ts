@@ -16,16 +16,16 @@ export const told = {
 
 /** What the chat and the other commands print beside messages. */
 export const printed = {
-  summedUp: '(older messages were summed up)',
+  summedUp: '(older messages were summarized)',
   stopped: '(stopped)',
   /** The end of the line that says that the connection is lost. */
-  lost: 'trying again)',
+  lost: 'Reconnecting…)',
   back: '(connected again)',
   elsewhere: 'elsewhere ›',
   from: (key: string) => `from ${key} ›`,
   announceFrom: (key: string) => `announce from ${key} ›`,
-  leaves: '(Ctrl-C once more, or Ctrl-D, leaves)',
-  atWork: (key: string) => `${key} is at work`,
+  leaves: '(press Ctrl-C again or Ctrl-D to leave)',
+  atWork: (key: string) => `${key} is working`,
   /** The last line of `interlane up`. */
   up: 'Press Ctrl-C to stop.',
 };

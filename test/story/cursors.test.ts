@@ -50,7 +50,7 @@ describe('after a restore', () => {
     const gw = await open();
     await inject(gw, ['before']);
     const wire = await Wire.connect(gw.port, gw.admin);
-    const { cursor: start } = await wire.call(method, which as { key: string });
+    const { cursor: start } = await wire.call(method, which);
     await rewound(gw, async () => {
       await inject(gw, lost);
       await wire.event('session.message', ({ messageSeq }) => messageSeq === 6);
@@ -61,7 +61,7 @@ describe('after a restore', () => {
     const cursors = wire.events('session.message').map(({ cursor }) => cursor as string);
     for (const cursor of [start, cursors[0]!, cursors.at(-1)!]) {
       const again = await Wire.connect(gw.port, gw.admin);
-      await again.call(method, { ...which, cursor } as { key: string });
+      await again.call(method, { ...which, cursor });
       await again.event('sessions.changed', ({ reason }) => reason === 'resync');
       await again.event('session.message', ({ messageSeq }) => messageSeq === 11);
       expect(said(again).slice(-10)).toEqual(fresh);
@@ -71,7 +71,7 @@ describe('after a restore', () => {
       // From what it has heard now it goes on without another reset.
       const last = again.events('session.message').at(-1)!['cursor'] as string;
       const onward = await Wire.connect(gw.port, gw.admin);
-      await onward.call(method, { ...which, cursor: last } as { key: string });
+      await onward.call(method, { ...which, cursor: last });
       await onward.call('health');
       expect(onward.events('sessions.changed').filter(({ reason }) => reason === 'resync')).toEqual([]);
     }
