@@ -31,7 +31,7 @@ describe('a gateway that is killed', () => {
     });
     expect(found).toEqual([]);
     const commands = [
-      'register instance',
+      'join store',
       'ensure session',
       'accept',
       'claim runs',
@@ -103,7 +103,9 @@ describe('the checker', () => {
   ];
 
   it.each(mutants)('finds a gateway that makes the mistake "%s": it %s', async (mutant, _, where) => {
-    const { points } = await crash(receiver, scenario, [], { alone: true });
+    // It is the crash that shows the mistake: without one, everything comes to its end.
+    const { points, violations } = await crash(receiver, scenario, [], { alone: true, mutant });
+    expect(violations).toEqual([]);
     const candidates = points.filter((point) => where.test(point));
     const found: string[] = [];
     await eachPoint(candidates, async (point) => {

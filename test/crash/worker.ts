@@ -5,6 +5,7 @@ import { z } from 'zod';
 import type { Clock } from '../../src/clock.ts';
 import { loopbackPost } from '../../src/channels/loopback/loopback.ts';
 import { readConfig } from '../../src/config/load.ts';
+import type { AcceptArgs } from '../../src/engine/accept.ts';
 import { ensureSession } from '../../src/engine/sessions.ts';
 import { assemble } from '../../src/gateway.ts';
 import { Script } from '../../src/runtimes/scripted/scripted.ts';
@@ -61,12 +62,25 @@ function point(name: string): void {
   for (;;); // until the signal arrives
 }
 
+function acknowledge(op: Op, runId: string): void {
+  appendFileSync(task.acked, `${JSON.stringify({ op: op.id, runId })}\n`);
+}
+
 let since: string[] = [];
 let changed = false;
+/** The savepoints that are open, outermost first. */
+let savepoints: string[] = [];
+function follow(sql: string): void {
+  const [, verb, name] = /^(SAVEPOINT|RELEASE|COMMIT|ROLLBACK)(?: (\w+))?$/.exec(sql) ?? [];
+  if (verb === 'SAVEPOINT') savepoints.push(name!);
+  else if (verb === 'RELEASE') savepoints.length = savepoints.lastIndexOf(name!);
+  else if (verb !== undefined) savepoints = [];
+}
 const answer = Connection.prototype.answer;
 Connection.prototype.answer = function (this: Connection, query: Query): unknown {
   if (query.sql !== 'COMMIT') {
     const result = answer.call(this, mutate(this, query));
+    follow(query.sql);
     changed ||=
       query.sql.startsWith('INSERT') ||
       (query.want === 'run' && (result as { changes: number }).changes > 0 && !/^(SAVEPOINT|RELEASE|ROLLBACK|BEGIN)/.test(query.sql));
@@ -78,6 +92,7 @@ Connection.prototype.answer = function (this: Connection, query: Query): unknown
   changed = false;
   if (names !== undefined) point(`before commit of ${names}`);
   const result = answer.call(this, query);
+  follow(query.sql);
   if (names !== undefined) point(`after commit of ${names}`);
   return result;
 };
@@ -85,13 +100,18 @@ const write = SqliteStore.prototype.write;
 SqliteStore.prototype.write = function (this: SqliteStore, command, args, options?: WriteOptions) {
   const body: typeof command.body = function* (t, given) {
     since.push(command.name);
-    return yield* command.body(t, given);
+    const result = yield* command.body(t, given);
+    // Mutant: acknowledged before the commit.
+    if (task.mutant === 'early-ack' && command.name === 'accept') {
+      const { text, runId } = (given as AcceptArgs).input;
+      acknowledge(
+        task.ops.find((op) => op.do === 'message' && op.text === text)!,
+        runId,
+      );
+    }
+    return result;
   };
-  const written = write.call(this, { ...command, body }, args, options);
-  // Mutant: acknowledged before the commit.
-  if (task.mutant === 'early-ack' && command.name === 'accept')
-    return Promise.resolve({ runId: (args as { input: { runId: string } }).input.runId, stopping: [] });
-  return written;
+  return write.call(this, { ...command, body }, args, options);
 } as typeof write;
 
 /** Mutants: the mistakes that the checker must find. */
@@ -101,8 +121,8 @@ function mutate(connection: Connection, query: Query): Query {
     case 'flow-outside':
       // The run's ending is committed before its exchange is advanced.
       if (sql.startsWith('SELECT * FROM exchanges WHERE pk = ? AND end_reason IS NULL')) {
-        connection.answer({ sql: 'COMMIT', params: [], want: 'run' });
-        connection.answer({ sql: 'BEGIN IMMEDIATE', params: [], want: 'run' });
+        const again = ['BEGIN IMMEDIATE', ...savepoints.map((name) => `SAVEPOINT ${name}`)];
+        for (const step of ['COMMIT', ...again]) connection.answer({ sql: step, params: [], want: 'run' });
       }
       return query;
     case 'no-idempotency':
@@ -110,7 +130,8 @@ function mutate(connection: Connection, query: Query): Query {
       if (sql.startsWith('INSERT INTO idempotency')) return { ...query, sql: sql.replace('INSERT INTO', 'INSERT OR REPLACE INTO') };
       return query;
     case 'early-sent':
-      if (sql.startsWith(`UPDATE deliveries SET state = 'sending'`)) return { ...query, sql: sql.replace(`'sending'`, `'sent'`) };
+      if (/^(UPDATE deliveries SET state = 'sending'|SELECT \* FROM deliveries WHERE pk = \? AND state = 'sending')/.test(sql))
+        return { ...query, sql: sql.replace(`'sending'`, `'sent'`) };
       return query;
     case 'resend':
       // What was being sent when the process died is sent again in silence.
@@ -300,7 +321,7 @@ async function worker(): Promise<void> {
   for (let op = queue.shift(); op; op = queue.shift()) {
     const runId = await perform(op);
     acks.set(op.id, runId);
-    appendFileSync(task.acked, `${JSON.stringify({ op: op.id, runId })}\n`);
+    acknowledge(op, runId);
   }
 }
 await Promise.all(Array.from({ length: task.parallel }, worker));
