@@ -50,7 +50,11 @@ const isRefused = (answer: unknown) => answer === undefined || answer === 'INVAL
 
 describe.each(ways)('a cursor of the kind $kind', ({ write, read }) => {
   it('is read as the position it was written for', () => {
-    fc.assert(fc.property(position, (at) => read(cursors, write(cursors, at)) === at));
+    fc.assert(
+      fc.property(position, (at) => {
+        expect(read(cursors, write(cursors, at))).toBe(at);
+      }),
+    );
   });
 
   it('is still read by a gateway that was started again', () => {
@@ -59,7 +63,11 @@ describe.each(ways)('a cursor of the kind $kind', ({ write, read }) => {
 
   it('means nothing on another timeline', () => {
     const other = new Cursors('another secret', chance());
-    fc.assert(fc.property(position, (at) => isRefused(read(other, write(cursors, at)))));
+    fc.assert(
+      fc.property(position, (at) => {
+        expect(read(other, write(cursors, at))).toSatisfy(isRefused);
+      }),
+    );
   });
 
   it('means nothing after any change of one character', () => {
@@ -68,17 +76,20 @@ describe.each(ways)('a cursor of the kind $kind', ({ write, read }) => {
     for (let index = 0; index < text.length; index++)
       for (const letter of alphabet) {
         const changed = text.slice(0, index) + letter + text.slice(index + 1);
-        if (changed !== text) expect([changed, isRefused(read(cursors, changed))]).toEqual([changed, true]);
+        if (changed !== text) expect(read(cursors, changed)).toSatisfy(isRefused);
       }
     for (const changed of [text.slice(1), text.slice(0, -1), `${text}A`, `A${text}`, `${text}=`, ` ${text}`, `${text}\n`, text + text])
-      expect([changed, isRefused(read(cursors, changed))]).toEqual([changed, true]);
+      expect(read(cursors, changed)).toSatisfy(isRefused);
   });
 
   it('cannot be made up', () => {
     const bytes = fc.uint8Array({ minLength: 16, maxLength: 24 }).map((made) => Buffer.from(made).toString('base64url'));
-    fc.assert(fc.property(fc.oneof(fc.string(), bytes), (text) => isRefused(read(cursors, text))));
-    for (const old of ['', '0', '1', 'zz', 'a1b2c3', '0190a1b2c3d4.5', '.', 'x.1'])
-      expect([old, isRefused(read(cursors, old))]).toEqual([old, true]);
+    fc.assert(
+      fc.property(fc.oneof(fc.string(), bytes), (text) => {
+        expect(read(cursors, text)).toSatisfy(isRefused);
+      }),
+    );
+    for (const old of ['', '0', '1', 'zz', 'a1b2c3', '0190a1b2c3d4.5', '.', 'x.1']) expect(read(cursors, old)).toSatisfy(isRefused);
   });
 
   it('shows nothing of its position', () => {
@@ -105,7 +116,7 @@ test('a cursor of one kind is not one of another', () => {
   for (const from of ways)
     for (const to of ways) {
       if (from.reads === to.reads) continue;
-      expect([from.kind, to.kind, to.read(cursors, from.write(cursors, 5))]).toSatisfy(([, , answer]) => isRefused(answer));
+      expect(to.read(cursors, from.write(cursors, 5))).toSatisfy(isRefused);
     }
 });
 

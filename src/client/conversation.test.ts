@@ -146,6 +146,30 @@ describe('a conversation', () => {
     expect(events.filter(({ type }) => type === 'message')).toHaveLength(1);
   });
 
+  it.each([
+    ['nothing new', 2, []],
+    ['fewer new messages than were lost', 2, [3]],
+    ['more new messages than were lost', 2, [3, 4, 5, 6]],
+    ['nothing that was there before', 0, [1, 2, 3, 4, 5]],
+  ])('lists new messages of a restored gateway, which has %s', async (_, same, fresh) => {
+    const { line, until, texts } = begin();
+    const one = await line(1);
+    const ready = until('ready');
+    await one.answer('chat.history', pageOf(1, 2, 3, 4));
+    await ready;
+    const renamed = (seq: number) => ({ ...wireMessage(seq), content: `new ${seq}`, __openclaw: { id: `n${seq}`, seq, runId: 'other' } });
+    const old = [1, 2].slice(0, same);
+    one.event('sessions.changed', { sessionKey: key, reason: 'resync', ts: 0 });
+    for (const seq of fresh) one.event('session.message', { ...messageEvent(seq), messageId: `n${seq}`, message: renamed(seq) });
+    const current = until('current');
+    const messages = [...old.map((seq) => wireMessage(seq)), ...fresh.map((seq) => renamed(seq))];
+    await one.answer('chat.history', { ...pageOf(), messages, sessionInfo: row(messages.length) });
+    await current;
+    const next = same + fresh.length + 1;
+    one.event('session.message', { ...messageEvent(next), messageId: `n${next}`, message: renamed(next) });
+    expect(texts()).toEqual([...[1, 2, 3, 4].map((seq) => `message ${seq}`), ...[...fresh, next].map((seq) => `new ${seq}`)]);
+  });
+
   it('sends a message again under the same key when the connection is lost before the answer', async () => {
     const { conversation, line, until, texts } = begin();
     const one = await line(1);

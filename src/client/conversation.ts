@@ -56,6 +56,12 @@ const longestWaitMs = 86_400_000;
 /** Of the past: messages, and characters of each text. */
 const past = { messages: 200, characters: 10_000 } as const;
 
+/** Of one session id: the seq of the last message that is listed, and the ids of the latest by their seqs. */
+interface Seen {
+  seq: number;
+  ids: Map<number, string>;
+}
+
 export class Conversation {
   readonly key: string;
   /** The session as the gateway last described it. */
@@ -71,8 +77,8 @@ export class Conversation {
   private client: Client | undefined;
   private coming = deferred<Client>();
   private connections = 0;
-  /** The last listed message of each session id; a reset gives the key another id. */
-  private readonly seen = new Map<string, number>();
+  /** What is listed, by session id; a reset gives the key another id. */
+  private readonly seen = new Map<string, Seen>();
   private arrived = deferred<void>();
   /** Messages that arrive before the past is listed. */
   private early: SessionMessage[] | undefined = [];
@@ -181,7 +187,7 @@ export class Conversation {
     if (!this.isNew(event.sessionId, event.messageSeq)) return;
     this.add(event.message);
     this.emit({ type: 'message', event });
-    this.saw(event.sessionId, event.messageSeq);
+    this.saw(event.sessionId, event.message);
   }
 
   private add(message: WireMessage): void {
@@ -215,20 +221,38 @@ export class Conversation {
     const page = await this.call('chat.history', { sessionKey: this.key, limit, maxChars });
     if (!('sessionId' in page)) return;
     this.describe(page.sessionInfo);
+    this.rewind(page.sessionId, page.messages, page.sessionInfo.messageCount);
     for (const message of page.messages) {
       if (this.isNew(page.sessionId, message.entry.seq)) this.add(message);
-      this.saw(page.sessionId, message.entry.seq);
+      this.saw(page.sessionId, message);
     }
   }
 
   private isNew(sessionId: string, seq: number): boolean {
-    return seq > (this.seen.get(sessionId) ?? 0);
+    return seq > (this.seen.get(sessionId)?.seq ?? 0);
   }
 
-  private saw(sessionId: string, seq: number): void {
-    if (this.isNew(sessionId, seq)) this.seen.set(sessionId, seq);
+  private saw(sessionId: string, { entry: { seq, id } }: WireMessage): void {
+    const seen = this.seen.get(sessionId) ?? { seq: 0, ids: new Map<number, string>() };
+    this.seen.set(sessionId, seen);
+    if (seq > seen.seq) {
+      seen.seq = seq;
+      seen.ids.set(seq, id);
+      if (seen.ids.size > past.messages) seen.ids.delete(seen.ids.keys().next().value!);
+    }
     this.arrived.resolve();
     this.arrived = deferred();
+  }
+
+  /** A gateway that was restored from a backup has lost messages, and other messages get their numbers: those are new. */
+  private rewind(sessionId: string, messages: WireMessage[], count: number): void {
+    const seen = this.seen.get(sessionId);
+    if (!seen) return;
+    const { ids } = seen;
+    const replaced = messages.some(({ entry }) => ids.has(entry.seq) && ids.get(entry.seq) !== entry.id);
+    if (!replaced && count >= seen.seq) return;
+    seen.seq = messages.findLast(({ entry }) => ids.get(entry.seq) === entry.id)?.entry.seq ?? 0;
+    for (const seq of ids.keys()) if (seq > seen.seq) ids.delete(seq);
   }
 
   /** Resolves when every message that is in the transcript now is listed. */

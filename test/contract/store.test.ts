@@ -8,6 +8,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { InterlaneError } from '../../src/errors.ts';
 import { Conflict, type Body, type Command, type ReadQuery, type Store, type Writing } from '../../src/store/contract.ts';
 import { memoryStore } from '../../src/store/memory.ts';
+import { openTimeline } from '../../src/store/tables/meta.ts';
 import { databaseName, openSqliteStore } from '../../src/store/sqlite/open.ts';
 
 interface Opened {
@@ -112,6 +113,14 @@ describe.each([
     expect(seen()).toEqual([]);
     await written;
     expect(seen()).toEqual(['a']);
+  });
+
+  it('begins one timeline and keeps it, also when several ask at once', async () => {
+    const { store } = open();
+    // The command has no events of its own, so it fits a store of any.
+    const begin = openTimeline as unknown as Command<{ fresh: string }, string, Said>;
+    expect(await Promise.all(['one', 'two', 'three'].map((fresh) => store.write(begin, { fresh })))).toEqual(['one', 'one', 'one']);
+    expect(await store.write(begin, { fresh: 'four' })).toBe('one');
   });
 
   it('answers with what the body returned', async () => {

@@ -161,6 +161,14 @@ describe('a restore', () => {
     openDatabase(join(to, databaseName), { durability: 'full' }).close();
   });
 
+  it('ends the timeline of the backup, and of nothing else', async () => {
+    const file = await backedUp('a', 'timeline');
+    const to = state('timeline');
+    const { kept } = await restoreStore(file, to, me);
+    expect(notes(join(to, databaseName))).toEqual(['a']);
+    expect([notes(kept!), notes(file)]).toEqual([['timeline'], ['a', 'timeline']]);
+  });
+
   it('leaves the backup as it is, also where nothing can be written', async () => {
     const file = await backedUp('a');
     const directory = join(file, '..');
