@@ -1,10 +1,10 @@
-// `npm run bench`: the rules, the engine, the gateway, then models; one of them by name, and `--full` for the sizes that take minutes.
+// `npm run bench`: the rules, the engine, the gateway, models, then memory; one of them by name, and `--full` for the sizes that take minutes.
 const words = process.argv.slice(2);
 if (words[0] === '--child') await child(words[1]!, words.slice(2));
 else {
-  const unknown = words.filter((word) => !['rules', 'engine', 'gateway', 'models', '--full'].includes(word));
+  const unknown = words.filter((word) => !['rules', 'engine', 'gateway', 'models', 'memory', '--full'].includes(word));
   if (unknown.length > 0) {
-    process.stderr.write(`bench does not know ${unknown.join(', ')}; it takes rules, engine, gateway, models and --full\n`);
+    process.stderr.write(`bench does not know ${unknown.join(', ')}; it takes rules, engine, gateway, models, memory and --full\n`);
     process.exitCode = 2;
   } else {
     const named = words.filter((word) => word !== '--full');
@@ -13,6 +13,7 @@ else {
     if (wanted('engine')) await (await import('./engine.ts')).benchEngine({ full: words.includes('--full') });
     if (wanted('gateway')) await (await import('./gateway.ts')).benchGateway();
     if (wanted('models')) await (await import('./models.ts')).benchModels();
+    if (wanted('memory')) await (await import('./memory.ts')).benchMemory();
   }
 }
 

@@ -1,0 +1,116 @@
+// Resident memory of the real gateway while it gets its first 1,000 messages: from the sources, and as it is published.
+import { spawn } from 'node:child_process';
+import { existsSync, mkdirSync, readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { connect } from '../src/client/client.ts';
+import { drawLines, inTemporary, median, progress, whole, type Line } from './measure.ts';
+
+const token = 'a-secret-that-is-long-enough';
+const messages = 1_000;
+const rounds = 3;
+const most = 150 * 2 ** 20;
+
+/** Resident bytes at each moment. */
+interface Resident {
+  idle: number;
+  first: number;
+  after: number;
+  rested: number;
+}
+
+/** `BENCH_ROOT` names another clone to measure, for a comparison with the same client. */
+export async function benchMemory(): Promise<void> {
+  const root = resolve(process.env['BENCH_ROOT'] ?? join(import.meta.dirname, '..'));
+  const programs: [string, string][] = [
+    ['from sources', join(root, 'bin', 'interlane.cjs')],
+    ['built', join(root, 'dist', 'main.js')],
+  ];
+  const lines: Line[] = [];
+  for (const [name, program] of programs) {
+    if (!existsSync(program)) {
+      progress(`memory: ${program} is not there; npm run build makes it`);
+      continue;
+    }
+    const all: Resident[] = [];
+    for (let round = 0; round < rounds; round++) {
+      progress(`memory: ${name}, round ${round + 1} of ${rounds}`);
+      await inTemporary(async (directory) => void all.push(await measure(program, join(directory, 'state'))));
+    }
+    const of = (moment: keyof Resident) => median(all.map((one) => one[moment]));
+    const after = of('after');
+    lines.push(
+      { name: `${name}, idle`, measured: megabytes(of('idle')), beside: 'a new state, one second after the start' },
+      { name: `${name}, after the first message`, measured: megabytes(of('first')), beside: 'and one second' },
+      {
+        name: `${name}, after ${whole(messages)} messages`,
+        measured: megabytes(after),
+        beside: `of the runs ${all.map((one) => megabytes(one.after)).join(', ')}`,
+        target: `< ${megabytes(most)}`,
+        reached: after < most,
+      },
+      { name: `${name}, after a pause`, measured: megabytes(of('rested')), beside: 'of five seconds' },
+    );
+  }
+  process.stdout.write(`\nMemory\n\n${drawLines(lines)}\n`);
+}
+
+/** Starts the gateway on a new state, and sends it messages as a chat client does: eight at a time, in eight sessions. */
+async function measure(program: string, stateDir: string): Promise<Resident> {
+  mkdirSync(stateDir, { mode: 0o700 });
+  const env = { PATH: process.env['PATH']!, HOME: stateDir, INTERLANE_TOKEN: token, INTERLANE_DISCOVER: '0' };
+  const args = [program, 'up', '--state-dir', stateDir, '--port', '0'];
+  const child = spawn(process.execPath, args, { env, stdio: ['ignore', 'pipe', 'ignore'] });
+  const stop = () => void child.kill('SIGKILL');
+  process.once('exit', stop);
+  const gone = new Promise((done) => child.once('exit', done));
+  try {
+    const url = await addressIn(child.stdout);
+    const client = await connect({ url, token, client: { id: 'cli', version: '1', platform: 'node', mode: 'cli' } });
+    const resident = () => residentBytes(child.pid!);
+    const send = (n: number) =>
+      client.call('agent', {
+        sessionKey: `agent:main:chat-${n % 8}`,
+        message: `Message ${n}: what is on the list for today, who asked for it, and is the meeting at ${n % 24} o'clock still on?`,
+        idempotencyKey: `message-${n}`,
+      });
+    for (let n = 0; n < 8; n++) await client.call('sessions.create', { key: `agent:main:chat-${n}` });
+    await sleep(1_000);
+    const idle = resident();
+    await send(0);
+    await sleep(1_000);
+    const first = resident();
+    let next = 1;
+    const lane = async () => {
+      while (next <= messages) await send(next++);
+    };
+    await Promise.all(Array.from({ length: 8 }, lane));
+    const after = resident();
+    await sleep(5_000);
+    const rested = resident();
+    client.close();
+    return { idle, first, after, rested };
+  } finally {
+    stop();
+    await gone;
+    process.off('exit', stop);
+  }
+}
+
+/** The gateway prints where it listens. */
+async function addressIn(output: AsyncIterable<Buffer>): Promise<string> {
+  let printed = '';
+  for await (const chunk of output) {
+    printed += chunk.toString();
+    const found = /^\s*address\s+(http:\S+)/m.exec(printed);
+    if (found && printed.includes('Up.')) return found[1]!;
+  }
+  throw new Error(`the gateway ended before it was up:\n${printed}`);
+}
+
+const megabytes = (bytes: number) => `${(bytes / 2 ** 20).toFixed(1)} MB`;
+
+/** As the system counts it. Linux only, as the targets are. */
+function residentBytes(pid: number): number {
+  return Number(/VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))![1]) * 1_024;
+}
