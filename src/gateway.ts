@@ -33,10 +33,10 @@ import { createSessions } from './sessions/sessions.ts';
 import { makeSetup, type CurrentSetup } from './setup.ts';
 import type { Store } from './store/contract.ts';
 import type { SessionRow } from './store/rows.ts';
-import { startIndexer } from './store/sqlite/indexer.ts';
 import { lockState } from './store/sqlite/lock.ts';
 import { openSqliteStore } from './store/sqlite/open.ts';
-import { Search } from './store/sqlite/search.ts';
+import { inMemory, searchName } from './store/sqlite/search-file.ts';
+import { SqliteSearch } from './store/sqlite/search.ts';
 import { openTimeline } from './store/tables/meta.ts';
 import { builtInTools } from './tools/all.ts';
 import type { Tool } from './tools/define.ts';
@@ -63,7 +63,7 @@ export interface GatewayOptions {
   graceMs?: number;
   /** For tests: fewer slots than the machine would get. */
   caps?: Record<RunClass, number>;
-  /** For tests that search nothing: false saves the thread that keeps the index. */
+  /** For tests that search nothing: false keeps the index as it is. */
   search?: boolean;
   /** More tools than the built-in ones. */
   tools?: Tool[];
@@ -130,8 +130,16 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
   const undoCounting = store.follow(metrics.heard);
   const undoLog = options.log ? logEvents(bus, options.log) : () => {};
 
-  // 4. the words of transcripts, indexed beside the store
-  const search = openSearch(stateDir, store, options.search !== false && !options.store, warn);
+  // 4. the words of transcripts, in an index beside the store
+  const search = new SqliteSearch({
+    store,
+    path: options.store ? inMemory : join(stateDir, searchName),
+    failed: (error) => warn(`search index stopped: ${reasonOf(error)}`),
+  });
+  const indexes = options.search !== false;
+  const undoIndexing = store.follow((events) => {
+    if (indexes && events.some((event) => event.kind === 'entry')) search.wake();
+  });
 
   // 5. what answers: scripted and language models, guests
   const runtimes = new Runtimes({ current, clock, script: options.script, warn });
@@ -166,7 +174,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
     keepMs: config.store.keepDays * 86_400_000,
     forget: async (sessionPks) => {
       await forgetWorkspaces(stateDir, store);
-      return search.forget(sessionPks);
+      return indexes && (await search.forget(sessionPks));
     },
     host: { bootId: newId(), pid: process.pid, name: hostname() },
     warn,
@@ -179,7 +187,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
   // 7. tools, and the runners that call them
   const guests: Guests = new Guests({ store, engine, now, after, replyMs: () => current().config.guests.replyMinutes * 60_000 });
   const outside = new OutsideServers(config.mcp.servers, { clock, warn });
-  const tools = [...builtInTools({ search: search.index }), ...(options.tools ?? [])];
+  const tools = [...builtInTools({ search }), ...(options.tools ?? [])];
   const send = sendToSession(current);
   const invoker = createInvoker([...tools, ...guests.tools], {
     current,
@@ -240,6 +248,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
     guests.close();
     bus.close();
     undoCounting();
+    undoIndexing();
     await search.close();
     await store.close();
     unlock();
@@ -249,7 +258,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
     const member = await engine.start(mainSessions(current().world));
     await outbox.start(member);
     if (options.listen) door = await open(options.listen);
-    search.catchUp();
+    if (indexes) search.wake();
   } catch (thrown) {
     await close();
     throw thrown;
@@ -314,32 +323,6 @@ async function openCursors(store: Store): Promise<Cursors> {
     await store.close();
     throw thrown;
   }
-}
-
-function openSearch(stateDir: string, store: Store, indexing: boolean, warn: (message: string) => void) {
-  const failed = (thrown: unknown) => warn(`search index stopped: ${reasonOf(thrown)}`);
-  const index = new Search(stateDir);
-  const indexer = indexing ? startIndexer(stateDir, failed) : undefined;
-  const undo = store.follow((events) => {
-    if (events.some((event) => event.kind === 'entry')) indexer?.wake();
-  });
-  return {
-    index,
-    /** Without the thread the index forgets at the next start with it. */
-    forget: async (sessionPks: number[]) => (await indexer?.forget(sessionPks)) ?? false,
-    catchUp() {
-      try {
-        if (indexer && !indexer.started && index.behind()) indexer.wake();
-      } catch (thrown) {
-        failed(thrown);
-      }
-    },
-    async close() {
-      undo();
-      await indexer?.close();
-      index.close();
-    },
-  };
 }
 
 function capsOf({ agents: { defaults } }: Config): Record<RunClass, number> {

@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import { routes } from '../protocol/http.ts';
-import type { Search } from '../store/sqlite/search.ts';
+import type { SearchIndex } from '../store/search.ts';
 import { builtInTools } from '../tools/all.ts';
 import { openApi } from './openapi.ts';
 
-const tools = builtInTools({ search: {} as Search });
+const tools = builtInTools({ search: {} as SearchIndex });
 type Json = Record<string, unknown>;
 const document = JSON.parse(JSON.stringify(openApi('1.2.3', routes, tools))) as {
   openapi: string;

@@ -1,5 +1,5 @@
 // Every built-in tool, by hand.
-import type { Search } from '../store/sqlite/search.ts';
+import type { SearchIndex } from '../store/search.ts';
 import { agentsList } from './agents-list.ts';
 import type { Tool } from './define.ts';
 import { filesList, filesRead, filesWrite } from './files.ts';
@@ -10,7 +10,7 @@ import { sessionsSearch } from './sessions-search.ts';
 import { sessionsSend } from './sessions-send.ts';
 import { summarize } from './summarize.ts';
 
-export function builtInTools({ search }: { search: Search }): Tool[] {
+export function builtInTools({ search }: { search: SearchIndex }): Tool[] {
   return [
     sessionsList,
     sessionsHistory,

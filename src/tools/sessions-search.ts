@@ -4,13 +4,13 @@ import { levelName, levelRank } from '../levels.ts';
 import { joinAll } from '../rules/taint.ts';
 import { canSee, mayRead } from '../rules/viewer.ts';
 import { sessionsPage } from '../sessions/pages.ts';
-import type { Progress, Search, SearchedEntry } from '../store/sqlite/search.ts';
+import type { Progress, SearchedEntry, SearchIndex } from '../store/search.ts';
 import { defineTool, lookOf, type Tool } from './define.ts';
 
 /** A caller who sees no more sessions than this is searched by naming them, at a cost that others do not change. */
 const mostNamed = 500;
 
-export function sessionsSearch(search: Search): Tool {
+export function sessionsSearch(search: SearchIndex): Tool {
   return defineTool({
     name: 'sessions_search',
     description: 'Find messages by words, in the sessions you can reach.',
@@ -37,7 +37,8 @@ export function sessionsSearch(search: Search): Tool {
         keys.set(entry.sessionPk, { key: entry.sessionKey, level: entry.level });
         return entry.text;
       };
-      const answer = search.search({ text: args.query, limit: Math.min(Math.floor(args.limit ?? 20), 100), ...sessions, readable });
+      const limit = Math.min(Math.floor(args.limit ?? 20), 100);
+      const answer = await search.search({ text: args.query, limit, ...sessions, readable });
       const found = answer.found.map(({ sessionPk, seq, at, snippet }) => ({ sessionKey: keys.get(sessionPk)!.key, seq, at, snippet }));
       const behind = rows.filter((row) => row.last_pos > answer.indexedTo).length;
       const notes = { ...(answer.truncated ? { truncated: true } : {}), indexed: howFar(answer, behind, next !== undefined) };

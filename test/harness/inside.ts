@@ -6,6 +6,7 @@ import { exchangeFlow } from '../../src/flows/exchange.ts';
 import type { AcceptArgs } from '../../src/engine/accept.ts';
 import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
+import { setImmediate as tick } from 'node:timers/promises';
 import { Config } from '../../src/config/schema.ts';
 import { beginSending } from '../../src/delivery/deliveries.ts';
 import { sessionsPage } from '../../src/sessions/pages.ts';
@@ -15,7 +16,9 @@ import { closeSession, resetSession } from '../../src/engine/sessions.ts';
 import { InterlaneError } from '../../src/errors.ts';
 import { Connection } from '../../src/store/sqlite/database.ts';
 import { compileWorld } from '../../src/rules/decide.ts';
-import { Search, searchName, type SearchAnswer } from '../../src/store/sqlite/search.ts';
+import type { SearchAnswer, SearchIndex } from '../../src/store/search.ts';
+import { inMemory, searchName } from '../../src/store/sqlite/search-file.ts';
+import { SqliteSearch } from '../../src/store/sqlite/search.ts';
 import type { Parts } from '../../src/gateway.ts';
 import type { FeedEvent } from '../../src/protocol/event.ts';
 import type { RunView } from '../../src/protocol/run.ts';
@@ -157,30 +160,39 @@ export async function listPages(gw: Has, key: string, config: Parameters<typeof 
 /** The files of the search index. */
 export const indexFiles = (stateDir: string) => ['', '-wal'].map((end) => join(stateDir, searchName + end));
 
-/** A reader of a gateway's search index, as the contract asks it. */
-export interface Index extends Disposable {
-  /** Reads everything that there is to read. */
-  catchUp(): void;
-  behind(): boolean;
-  find(text: string, readable?: (sessionKey: string) => boolean, limit?: number): SearchAnswer;
-  forget(sessionPk: number): void;
-  rebuild(): void;
+/** A search index over a gateway's store, beside the one that the gateway has. */
+export interface OpenIndex extends AsyncDisposable {
+  index: SearchIndex;
+  /** Resolves when everything that is committed can be found. */
+  catchUp(): Promise<void>;
+  find(text: string, readable?: (sessionKey: string) => boolean, limit?: number): Promise<SearchAnswer>;
 }
 
-export function openIndex({ stateDir }: { stateDir: string }): Index {
-  const search = new Search(stateDir);
+/** `file`: the gateway's own file. `thread`: the same, written by the thread alone. */
+export type IndexKind = 'file' | 'thread' | 'memory';
+
+export function openIndex({ inside, stateDir }: Has & { stateDir: string }, kind: IndexKind = 'file'): OpenIndex {
+  const failures: unknown[] = [];
+  const index: SearchIndex = new SqliteSearch({
+    store: inside.store(),
+    path: kind === 'memory' ? inMemory : join(stateDir, searchName),
+    failed: (error) => failures.push(error),
+    ...(kind === 'thread' ? { threadAfter: -1 } : {}),
+  });
   return {
-    catchUp() {
-      while (search.indexNext().more);
+    index,
+    async catchUp() {
+      for (;;) {
+        index.wake();
+        const { indexedTo, latest } = await index.progress();
+        if (failures.length > 0) throw failures[0];
+        if (indexedTo === latest) return;
+        await tick();
+      }
     },
-    behind: () => search.behind(),
     find: (text, readable = () => true, limit = 20) =>
-      search.search({ text, limit, readable: (entry) => (readable(entry.sessionKey) ? entry.text : undefined) }),
-    forget(sessionPk) {
-      while (search.forget(sessionPk).more);
-    },
-    rebuild: () => search.rebuild(),
-    [Symbol.dispose]: () => search.close(),
+      index.search({ text, limit, readable: (entry) => (readable(entry.sessionKey) ? entry.text : undefined) }),
+    [Symbol.asyncDispose]: () => index.close(),
   };
 }
 

@@ -8,15 +8,15 @@ const script = [
   { steps: [{ say: 'ok' }] },
 ];
 
-async function start(visibility: 'agent' | 'self', thread = true) {
+async function start(visibility: 'agent' | 'self', search = true) {
   const config = { session: { dmScope: 'per-peer' as const }, tools: { sessions: { visibility } } };
-  const gateway = await testGateway({ config, script, clock: 'real', search: thread });
+  const gateway = await testGateway({ config, script, clock: 'real', search });
   return {
     say: async (from: string, text: string) => (await gateway.answer(text, { from })).reply!,
-    // The thread gets to it when it gets to it; a second reader finishes the same work at once.
-    indexAll: () => {
-      using index = openIndex(gateway);
-      index.catchUp();
+    // The gateway's own index gets to it when it gets to it; a second one over the same file finishes the work at once.
+    indexAll: async () => {
+      await using index = openIndex(gateway);
+      await index.catchUp();
     },
   };
 }
@@ -24,7 +24,7 @@ async function start(visibility: 'agent' | 'self', thread = true) {
 it('finds what was said in sessions that the caller can see', async () => {
   const { say, indexAll } = await start('agent');
   await say('ana', 'the pineapple is in the fridge');
-  indexAll();
+  await indexAll();
   const answer = JSON.parse(await say('bob', 'look for it')) as { found: object[] };
   expect(answer).toMatchObject({
     scope: 'agent',
@@ -35,7 +35,7 @@ it('finds what was said in sessions that the caller can see', async () => {
 it('finds nothing in sessions that the caller cannot see, and does not say that there is more', async () => {
   const { say, indexAll } = await start('self');
   await say('ana', 'the pineapple is in the fridge');
-  indexAll();
+  await indexAll();
   const answer = JSON.parse(await say('bob', 'look for it')) as object;
   expect(answer).toMatchObject({ count: 0, scope: 'self', found: [] });
   expect(answer).not.toHaveProperty('truncated');
@@ -46,7 +46,7 @@ it('says how far the index has read, by the sessions that the caller can see', a
   const indexed = async (from: string) => (JSON.parse(await say(from, 'look for it')) as { indexed: string }).indexed;
   await say('ana', 'the pineapple is in the fridge');
   const nothing = await indexed('bob');
-  indexAll();
+  await indexAll();
   // The question itself is in no index yet.
   const one = await indexed('bob');
   expect(one).toContain('1');
@@ -59,7 +59,7 @@ it('does not tell of what it has not read in sessions that the caller cannot see
   const { say, indexAll } = await start('self', false);
   const indexed = async (from: string) => (JSON.parse(await say(from, 'look for it')) as { indexed: string }).indexed;
   await indexed('bob');
-  indexAll();
+  await indexAll();
   for (const peer of ['ana', 'cy', 'dee']) await say(peer, 'hello');
   expect(await indexed('bob')).toContain('1');
 });
@@ -68,6 +68,6 @@ it('finds what was said before the start that nobody had indexed, without anythi
   const gateway = await testGateway({ script, clock: 'real' });
   await gateway.answer('the pineapple is in the fridge', { from: 'ana' });
   await gateway.restart({ search: true });
-  using index = openIndex(gateway);
-  await expect.poll(() => index.find('pineapple').found.length, { timeout: 10_000 }).toBe(1);
+  await using index = openIndex(gateway);
+  await expect.poll(async () => (await index.find('pineapple')).found.length, { timeout: 10_000 }).toBe(1);
 });

@@ -52,6 +52,16 @@ export function* after(t: Reading, pos: number, limit: number): Body<FeedRow[]> 
   return yield* t.all<FeedRow>('SELECT * FROM feed WHERE pos > ? ORDER BY pos LIMIT ?', pos, limit);
 }
 
+/** Joins: entries. The entries that were written after a position and are still there, with the size of their texts. */
+export function* newEntries(t: Reading, pos: number, limit: number): Body<{ pos: number; pk: number; bytes: number }[]> {
+  return yield* t.all<{ pos: number; pk: number; bytes: number }>(
+    `SELECT feed.pos, entries.pk, octet_length(entries.text) AS bytes FROM feed JOIN entries ON entries.pk = feed.ref_pk
+     WHERE feed.pos > ? AND feed.kind = 'entry' ORDER BY feed.pos LIMIT ?`,
+    pos,
+    limit,
+  );
+}
+
 export function* removeOf(t: Writing, sessionPk: number, limit: number): Body<number> {
   const { changes } = yield* t.run(
     'DELETE FROM feed WHERE pos IN (SELECT pos FROM feed WHERE session_pk = ? ORDER BY pos LIMIT ?)',
