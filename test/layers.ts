@@ -6,7 +6,7 @@ export const tiers = [
   ['errors.ts', 'gaps.ts', 'abort.ts'],
   ['clock.ts', 'cursor.ts', 'durations.ts', 'levels.ts', 'nearest.ts'],
   ['rules', 'config', 'store', 'client'],
-  ['events'],
+  ['events', 'wording.ts'],
   ['engine'],
   ['flows'],
   ['sessions'],

@@ -31,7 +31,7 @@ const script = Script.parse([
       { say: 'The kitchen says: soup, at noon.' },
     ],
   },
-  { agent: 'bo', when: 'exchange with session', steps: [{ say: 'Lunch is soup at noon, with two more guests.' }] },
+  { agent: 'bo', when: 'The exchange with', steps: [{ say: 'Lunch is soup at noon, with two more guests.' }] },
   { agent: 'bo', when: 'What is for lunch', steps: [{ say: 'Soup, at noon.' }] },
   { agent: 'bo', when: 'Reply from session', steps: [{ say: 'REPLY_SKIP' }] },
   { agent: 'bo', steps: [{ say: 'The kitchen is open.' }] },

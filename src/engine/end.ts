@@ -9,6 +9,7 @@ import * as offers from '../store/tables/offers.ts';
 import * as runs from '../store/tables/runs.ts';
 import * as sessions from '../store/tables/sessions.ts';
 import * as waits from '../store/tables/waits.ts';
+import { stoppedCall } from '../wording.ts';
 import { deliverReply } from './deliver.ts';
 import { appendEntry, noteRun, type Tx, type EngineCommand } from './feed.ts';
 import { advanceFlows, type Kernel } from './flow.ts';
@@ -80,14 +81,13 @@ export function* endRun(t: Tx, kernel: Kernel, run: RunRow, end: RunEnd, held?: 
 /** I4. No call is left without a result, so that the next turn can be built from the transcript. Without a step there are none. */
 function* answerOpenCalls(t: Tx, run: RunRow, session: SessionRow, now: number): Body<void> {
   if (run.step === 0) return;
-  const error = 'the turn was stopped before this was done; its outcome is not known';
   for (const call of yield* calls.unanswered(t, run.pk))
     yield* recordResult(
       t,
       run,
       session,
       call,
-      { text: JSON.stringify({ status: 'error', error }), isError: true, taint: session.taint },
+      { text: JSON.stringify({ status: 'error', error: stoppedCall }), isError: true, taint: session.taint },
       now,
     );
 }

@@ -1,6 +1,7 @@
 // The kinds of input, each made by its own constructor: what it is, who it is from and how it is queued follows from where it came in.
 import type { QueueMode } from '../protocol/run.ts';
 import type { DeliveryContext } from '../protocol/session.ts';
+import type { TurnContext } from '../protocol/transcript.ts';
 import type { SessionRow } from '../store/rows.ts';
 import type { Input } from './queue.ts';
 
@@ -40,7 +41,7 @@ export function fromOperator(message: {
 export function fromSession(message: {
   runId: string;
   text: string;
-  context: string;
+  context: TurnContext;
   from: SessionRow;
   kind: 'inter_session' | 'announce';
   taint: number;

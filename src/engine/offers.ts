@@ -1,6 +1,6 @@
 // A turn that a guest answers: offered → taken → answered, offered again when its time is over. Each move is one transaction.
 import { InterlaneError } from '../errors.ts';
-import type { Provenance } from '../protocol/transcript.ts';
+import type { Provenance, TurnContext } from '../protocol/transcript.ts';
 import type { Body } from '../store/contract.ts';
 import type { EntryRow, OfferRow, RunRow, SessionRow } from '../store/rows.ts';
 import * as entries from '../store/tables/entries.ts';
@@ -13,13 +13,13 @@ import type { Current } from './flow.ts';
 import { held, type Lease } from './lease.ts';
 
 /** What a guest is asked. */
-interface OfferedTurn {
+export interface OfferedTurn {
   /** Of this offer: when the turn is offered again it has another one. */
   turnId: string;
   attempt: number;
   /** When it is offered again, unless it was answered. */
   replyBefore: number;
-  messages: { from: string; text: string; note?: string }[];
+  messages: { provenance: Provenance | undefined; text: string; context: TurnContext | string | undefined }[];
   /** Turns that wait behind it. */
   queued: number;
 }
@@ -96,10 +96,9 @@ function* takeStopped(t: Tx, lane: string): Body<Look['stopped']> {
 }
 
 function messageOf(row: EntryRow): OfferedTurn['messages'][number] {
-  const from = row.provenance === null ? undefined : (JSON.parse(row.provenance) as Provenance);
+  const provenance = row.provenance === null ? undefined : (JSON.parse(row.provenance) as Provenance);
   const { context } = row.body === null ? {} : (JSON.parse(row.body) as EntryBody);
-  const sender = from?.sourceSession ?? (from?.kind === 'user' ? `a person on ${from.channel ?? 'an unknown channel'}` : 'the gateway');
-  return { from: sender, text: row.text, ...(context === undefined ? {} : { note: context }) };
+  return { provenance, text: row.text, context };
 }
 
 /** Returns a turn whose response never reached the guest; the next look takes it. */

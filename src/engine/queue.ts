@@ -2,7 +2,7 @@
 import { InterlaneError } from '../errors.ts';
 import type { QueueMode, RunClass } from '../protocol/run.ts';
 import type { DeliveryContext } from '../protocol/session.ts';
-import type { Provenance } from '../protocol/transcript.ts';
+import type { Provenance, TurnContext } from '../protocol/transcript.ts';
 import { mergeKey, takeable } from '../rules/queue-mode.ts';
 import type { Body } from '../store/contract.ts';
 import type { InputRow, RunRow, SessionRow } from '../store/rows.ts';
@@ -16,8 +16,8 @@ import { derivedId } from './ids.ts';
 export interface Input {
   runId: string;
   text: string;
-  /** What the turn is told beside the text: how it came about and what may be answered. */
-  context?: string | undefined;
+  /** How a message between sessions came about. */
+  context?: TurnContext | undefined;
   provenance: Provenance;
   principal: string;
   taint: number;
@@ -67,7 +67,7 @@ export function* enqueue(t: Tx, session: SessionRow, input: Input, now: number):
     provenance: JSON.stringify(input.provenance),
     merge_key: mergeKey(input.provenance, input.principal, JSON.stringify(input.destination ?? null)),
     text: input.text,
-    context: input.context ?? null,
+    context: input.context === undefined ? null : JSON.stringify(input.context),
     at: now,
     flow: input.flow?.kind ?? null,
     flow_pk: input.flow?.pk ?? null,
@@ -87,7 +87,7 @@ export function* promote(t: Tx, lane: string): Body<void> {
 /** An input becomes an entry when its turn takes it, so that a tool call is never split from its result. */
 export function* consumeInput(t: Tx, session: SessionRow, run: { pk: number; id: string }, input: InputRow, now: number): Body<void> {
   const provenance = JSON.parse(input.provenance) as Provenance;
-  const body = input.context === null ? undefined : { context: input.context };
+  const body = input.context === null ? undefined : { context: readContext(input.context) };
   const entry = {
     id: derivedId(run.id, 'input', input.pk),
     role: 'user' as const,
@@ -101,6 +101,9 @@ export function* consumeInput(t: Tx, session: SessionRow, run: { pk: number; id:
   const seq = yield* appendEntry(t, session, entry, now);
   yield* inputs.consumed(t, input.pk, run.pk, seq);
 }
+
+/** Schema 4 and older stored the words themselves, which start with "[". */
+const readContext = (text: string) => (text.startsWith('{') ? (JSON.parse(text) as TurnContext) : text);
 
 /** Takes in what is queued behind a turn and may join it. Each of those runs ends `ok`, merged into this one, whose end ends their flows. */
 export function* absorb(t: Tx, session: SessionRow, run: RunRow, mode: 'collect' | 'steer', now: number): Body<number> {

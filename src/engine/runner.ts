@@ -1,6 +1,6 @@
 // The contract between the engine and whatever takes turns: a model loop, a script, an outside harness.
 import type { CallRow, SessionRow } from '../store/rows.ts';
-import type { Cut, TranscriptMessage } from '../protocol/transcript.ts';
+import type { Cut, TranscriptMessage, TurnContext } from '../protocol/transcript.ts';
 import type { SessionSettings } from './policy.ts';
 import type { Lease } from './lease.ts';
 import type { CallResult, ProviderOptions, Step, Thought, Usage } from './step.ts';
@@ -20,8 +20,8 @@ export interface ModelView {
 }
 
 export interface PromptMessage extends TranscriptMessage {
-  /** What the turn is told beside this message. */
-  context?: string;
+  /** How a message between sessions came about; words in older rows. */
+  context?: TurnContext | string;
   reasoning?: Thought[];
   /** What the provider gave along with each call, in their order. */
   callOptions?: (ProviderOptions | null)[];

@@ -8,6 +8,7 @@ import * as runs from '../store/tables/runs.ts';
 import * as sessions from '../store/tables/sessions.ts';
 import * as waits from '../store/tables/waits.ts';
 import type { World } from '../rules/decide.ts';
+import { noReplyYet, withheldReply } from '../wording.ts';
 import { recordResult } from './step.ts';
 import type { EngineCommand, Tx } from './feed.ts';
 import type { Current, Kernel } from './flow.ts';
@@ -38,18 +39,13 @@ export function* answerTo(t: Reading, world: World, ended: RunRow, waiter: Sessi
   // The target may have taken in more than the waiter may know since the message was sent, so policy is asked about the reply now.
   const passed = passText(world, 'reply', target, waiter, reply).text;
   const runId = ended.id;
-  if (passed === undefined)
-    return { value: { runId, status: 'error', error: 'the session finished, but its reply may not be passed on' }, taint: waiter.taint };
+  if (passed === undefined) return { value: { runId, status: 'error', error: withheldReply }, taint: waiter.taint };
   if (ended.state === 'ok') return { value: { runId, status: 'ok', reply: passed }, taint: target.taint };
   return { value: { runId, status: 'error', error: ended.error ?? `the run ended: ${ended.state}` }, taint: target.taint };
 }
 
 /** The result of a wait whose time is over while the run goes on. */
-export const notYet = (runId: string): Answer => ({
-  runId,
-  status: 'timeout',
-  error: 'no reply yet; the run goes on. Ask again with session_status or sessions_history, and do not send the message again',
-});
+export const notYet = (runId: string): Answer => ({ runId, status: 'timeout', error: noReplyYet });
 
 /** Settles one wait. When it was the call's last one the result becomes an entry, and the run goes on when it waits for nothing else. */
 function* answerWait(t: Tx, wait: WaitRow, run: RunRow, waiter: SessionRow, answer: Answer, taint: number, now: number): Body<void> {

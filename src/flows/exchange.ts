@@ -1,5 +1,6 @@
 // The exchange: one sessions_send. Send (request, run and wait) → reply-back turns → announce → delivery, each step in the transaction that
 // ends the turn before it.
+import type { TurnContext } from '../protocol/transcript.ts';
 import { advanceExchange, isTelling, type ExchangeState, type ExchangeStep } from '../rules/exchange.ts';
 import type { Body } from '../store/contract.ts';
 import type { ExchangeRow, SessionRow } from '../store/rows.ts';
@@ -13,7 +14,7 @@ import { derivedId } from '../engine/ids.ts';
 import { fromSession } from '../engine/input.ts';
 import { passText } from '../engine/policy.ts';
 import { enqueue } from '../engine/queue.ts';
-import { announceContext, replyContext } from './words.ts';
+import { announceRequest } from '../wording.ts';
 
 /** A flow that nothing advances is looked at again after this long. */
 export const flowDueMs = 3_600_000;
@@ -62,19 +63,19 @@ export const exchangeFlow: Flow<Loaded, ExchangeStep> = {
       case 'turn': {
         const speaker = step.side === 'requester' ? requester! : target;
         if (!isAlive(speaker)) return yield* finish(t, exchange, end.session, 'done', targetGone, end.now);
-        const context = replyContext(end.session.key, step.turn, exchange.max_turns);
         const from = end.session;
+        const context = { kind: 'reply', from: from.key, turn: step.turn, of: exchange.max_turns, side: step.side } as const;
         const turn = { turn: step.turn, state: 'reply', text: loaded.passed!, context, from, taint: from.taint } as const;
         return yield* startTurn(t, exchange, speaker, turn, end);
       }
       case 'announce': {
         if (!isAlive(target)) return yield* finish(t, exchange, end.session, 'done', targetGone, end.now);
-        const context = yield* announceText(t, kernel, exchange, requester, target);
+        const context = yield* announceContext(t, kernel, exchange, requester, target);
         const from = requester ?? target;
         const turn = {
           turn: exchange.max_turns + 1,
           state: 'announce',
-          text: 'Announce the result.',
+          text: announceRequest,
           context,
           from,
           taint: target.taint,
@@ -115,7 +116,7 @@ interface Turn {
   turn: number;
   state: 'reply' | 'announce';
   text: string;
-  context: string;
+  context: TurnContext;
   from: SessionRow;
   taint: number;
 }
@@ -141,13 +142,13 @@ function* startTurn(t: Tx, exchange: ExchangeRow, speaker: SessionRow, turn: Tur
   noteExchange(t, speaker, exchange, turn.state, now);
 }
 
-function* announceText(
+function* announceContext(
   t: Tx,
   { world }: Kernel,
   exchange: ExchangeRow,
   requester: SessionRow | undefined,
   target: SessionRow,
-): Body<string> {
+): Body<TurnContext> {
   const request = yield* entries.textAt(t, target.pk, yield* exchanges.requestSeq(t, exchange.pk));
   const firstReply = yield* entries.textAt(t, target.pk, exchange.first_seq);
   const saidLast = exchange.last_session_pk;
@@ -157,7 +158,13 @@ function* announceText(
     // The requester's last reply has not been in the target's session yet, so carrying it there needs a decision like any reply.
     if (requester && saidLast === requester.pk) latestReply = passText(world, 'reply', requester, target, latestReply).text;
   }
-  return announceContext({ from: requester?.key ?? 'the operator', request, firstReply, latestReply });
+  return {
+    kind: 'announce',
+    ...(requester && { from: requester.key }),
+    request,
+    firstReply,
+    ...(latestReply !== undefined && { latestReply }),
+  };
 }
 
 function* finish(t: Tx, exchange: ExchangeRow, session: SessionRow, state: 'done' | 'failed', reason: string, now: number): Body<void> {

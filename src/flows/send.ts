@@ -16,7 +16,6 @@ import * as runs from '../store/tables/runs.ts';
 import * as sessions from '../store/tables/sessions.ts';
 import * as waits from '../store/tables/waits.ts';
 import { flowDueMs } from './exchange.ts';
-import { requestContext } from './words.ts';
 
 /** The calling run and which of its tool calls this is; or a session that is driven from outside, and a name for the call. */
 export type SendOrigin = (Lease & { step: number; idx: number }) | { sessionPk: number; callId: string };
@@ -75,7 +74,7 @@ export function sendToSession(current: Current): EngineCommand<SendArgs, Sent> {
       const input = fromSession({
         runId,
         text,
-        context: requestContext(caller.key),
+        context: { kind: 'request', from: caller.key },
         from: caller,
         kind: 'inter_session',
         taint: caller.taint,

@@ -1,6 +1,7 @@
 // The one factory: a caller's tools → an MCP server. HTTP makes one for each request, stdio one for each connection.
 import { createMcpHandler, McpServer, type McpHttpHandler } from '@modelcontextprotocol/server';
 import { reasonOf } from '../errors.ts';
+import { stoppedOutside } from '../wording.ts';
 import { inputSchema, type Tool } from '../tools/define.ts';
 
 /** What a caller may do, and how it is done. */
@@ -47,7 +48,7 @@ export function mcpServer(version: string, door: ToolDoor): McpServer {
         // Whatever else goes wrong is ours, and its cause is in the log; a stop has a reason that may be told.
         if (!signal.aborted) throw thrown;
         return resultOf({
-          text: JSON.stringify({ status: 'error', error: `the call was stopped: ${reasonOf(signal.reason)}` }),
+          text: JSON.stringify({ status: 'error', error: stoppedOutside(reasonOf(signal.reason)) }),
           isError: true,
         });
       }

@@ -12,6 +12,28 @@ export const Provenance = z.strictObject({
 });
 export type Provenance = z.infer<typeof Provenance>;
 
+/** How a message between sessions came about. Stored beside the message; `src/wording.ts` says it to models. */
+export const TurnContext = z.discriminatedUnion('kind', [
+  z.strictObject({ kind: z.literal('request'), from: z.string() }),
+  z.strictObject({
+    kind: z.literal('reply'),
+    from: z.string(),
+    turn: z.int(),
+    of: z.int(),
+    /** The side of the exchange that reads this. */
+    side: z.enum(['requester', 'target']),
+  }),
+  z.strictObject({
+    kind: z.literal('announce'),
+    /** Missing when the requester no longer exists. */
+    from: z.string().exactOptional(),
+    request: z.string(),
+    firstReply: z.string(),
+    latestReply: z.string().exactOptional(),
+  }),
+]);
+export type TurnContext = z.infer<typeof TurnContext>;
+
 export const Block = z.union([
   z.strictObject({ type: z.literal('text'), text: z.string(), truncated: z.literal(true).optional() }),
   z.strictObject({ type: z.literal('toolCall'), id: z.string(), name: z.string(), arguments: z.record(z.string(), z.unknown()) }),

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import type { McpServer } from '@modelcontextprotocol/server';
 import { InterlaneError } from '../errors.ts';
 import type { ToolDoor } from '../mcp/server.ts';
-import { instructionsFor } from '../mcp/words.ts';
+import { mcpInstructions } from '../wording.ts';
 import type { World } from '../rules/decide.ts';
 import { findSession } from '../sessions/find.ts';
 import type { Store } from '../store/contract.ts';
@@ -110,7 +110,7 @@ export function createMcpDoor(parts: McpParts): McpDoor {
     const { invoker, isGuest } = parts;
     const { faceOf } = await loaded();
     return {
-      instructions: instructionsFor(session.key, isGuest(session)),
+      instructions: mcpInstructions(session.key, isGuest(session)),
       tools: (await invoker.toolsFor(session.pk, ended)).map(faceOf),
       async call({ tool, args, idempotencyKey }, signal) {
         const callId = idempotencyKey === undefined ? parts.newId() : hash(`${caller.name}\n${idempotencyKey}`);

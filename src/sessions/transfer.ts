@@ -4,7 +4,7 @@ import { levelName, levelRank } from '../levels.ts';
 import { appendEntry, noteSession, type EngineCommand } from '../engine/feed.ts';
 import { InterlaneError } from '../errors.ts';
 import { Level } from '../protocol/labels.ts';
-import { Cut, Provenance } from '../protocol/transcript.ts';
+import { Cut, Provenance, TurnContext } from '../protocol/transcript.ts';
 import { formatSessionKey, parseSessionKey } from '../rules/session-key.ts';
 import { join } from '../rules/taint.ts';
 import type { Body, Reading } from '../store/contract.ts';
@@ -57,7 +57,7 @@ const Life = z.strictObject({
 type Life = z.infer<typeof Life>;
 
 const EntryBody = z.strictObject({
-  context: z.string().optional(),
+  context: z.union([TurnContext, z.string()]).optional(),
   calls: z.array(z.strictObject({ id: z.string(), name: z.string(), arguments: Data })).optional(),
   toolCallId: z.string().optional(),
   toolName: z.string().optional(),

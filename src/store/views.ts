@@ -1,13 +1,13 @@
 // Rows → what everyone else sees: levels by name, transcript messages, the common part of events.
 import { levelName } from '../levels.ts';
-import type { Block, Cut, Provenance, TranscriptMessage } from '../protocol/transcript.ts';
+import type { Block, Cut, Provenance, TranscriptMessage, TurnContext } from '../protocol/transcript.ts';
 import type { UsageView } from '../protocol/run.ts';
 import type { EntryRow, SessionRow } from './rows.ts';
 
 /** What an entry holds beside its text. */
 export interface EntryBody {
-  /** What the turn is told beside the text; part of the prompt, not of the message. */
-  context?: string;
+  /** How a message between sessions came about: part of the prompt, not of the message. Older rows have it as words. */
+  context?: TurnContext | string;
   calls?: { id: string; name: string; arguments: Record<string, unknown> }[];
   toolCallId?: string;
   toolName?: string;

@@ -15,6 +15,7 @@ import { join } from '../rules/taint.ts';
 import { serverOf } from '../rules/tool-policy.ts';
 import { guestToolNames } from '../protocol/tool.ts';
 import { redact } from '../rules/hooks.ts';
+import { refusal, unknownOutcome } from '../wording.ts';
 import type { ReadQuery } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
 import type { Tool, ToolContext, ToolOutcome, ToolParts } from './define.ts';
@@ -96,20 +97,18 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
     if (server !== undefined && parts.outside && usableServers(parts.current().world, caller).includes(server)) {
       await parts.outside.ready([server], 'again', by.signal);
       const trouble = parts.outside.trouble(server);
-      if (!find(asked.tool) && trouble !== undefined) return refuse('UNAVAILABLE', `server "${server}" ${trouble}; try again later`);
+      if (!find(asked.tool) && trouble !== undefined) return refuse('UNAVAILABLE', refusal.serverDown(server, trouble));
     }
     const tool = find(asked.tool);
-    if (!tool)
-      return refuse('INVALID_REQUEST', `tool ${JSON.stringify(asked.tool)} does not exist${suggest(asked.tool, namesFor(session))}`);
-    if (asked.readOnly && (tool.effect !== 'pure' || tool.costs))
-      return refuse('MISSING_SCOPE', `tool ${tool.name} acts in the name of a session; call it with a token bound to that session`);
+    if (!tool) return refuse('INVALID_REQUEST', unknownTool(asked.tool, namesFor(session)));
+    if (asked.readOnly && (tool.effect !== 'pure' || tool.costs)) return refuse('MISSING_SCOPE', refusal.needsSessionToken(tool.name));
     const read = tool.params.safeParse(asked.args);
     if (!read.success) return refuse('INVALID_REQUEST', describe(tool, read.error));
     // 2. decide
     const decision = ask({ action: 'tool', caller, tool: tool.name, text: JSON.stringify(read.data) }, parts.current().world);
-    if (decision.effect === 'BLOCK') return refuse(decision.code ?? 'POLICY_BLOCKED', `${tool.name} is refused: ${decision.why}`);
+    if (decision.effect === 'BLOCK') return refuse(decision.code ?? 'POLICY_BLOCKED', refusal.policy(tool.name, decision.why));
     // Taking something out of arguments could change what they mean, so a REDACT rule refuses them instead.
-    if (decision.effect === 'REDACT') return refuse('POLICY_BLOCKED', 'the arguments hold something that a policy rule takes out');
+    if (decision.effect === 'REDACT') return refuse('POLICY_BLOCKED', refusal.redactedArguments(tool.name));
     // 3. execute
     await start(tool);
     const { world, config } = parts.current();
@@ -128,8 +127,7 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
     const text = typeof outcome.value === 'string' ? outcome.value : JSON.stringify(outcome.value);
     const result = ask({ action: 'result', caller, tool: tool.name, text }, parts.current().world);
     const { usage } = outcome;
-    if (result.effect === 'BLOCK')
-      return { ...refuse(result.code ?? 'POLICY_BLOCKED', `the result of ${tool.name} was withheld: ${result.why}`), usage };
+    if (result.effect === 'BLOCK') return { ...refuse(result.code ?? 'POLICY_BLOCKED', refusal.result(tool.name, result.why)), usage };
     return { text: result.effect === 'REDACT' ? redact(text, result.redactions) : text, isError: outcome.isError ?? false, taint, usage };
   };
 
@@ -148,7 +146,7 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
       const origin = { ...turn.lease, step: call.step, idx: call.idx };
       const answer =
         call.state === 'started' && call.effect === 'once'
-          ? await unknownOutcome(parts, turn.sessionPk)
+          ? await outcomeUnknown(parts, turn.sessionPk)
           : await perform(turn.sessionPk, call, { origin, key: call.key, turn, signal: turn.signal }, async (tool) => {
               if (call.state === 'planned' && tool.effect !== 'pure') await turn.startCall(call);
             });
@@ -176,10 +174,9 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
 }
 
 /** A tool that may have acted when the gateway died is not called again; the model is told. */
-async function unknownOutcome(parts: InvokerParts, sessionPk: number): Promise<ToolAnswer> {
+async function outcomeUnknown(parts: InvokerParts, sessionPk: number): Promise<ToolAnswer> {
   const session = await parts.store.read(sessionOf, { sessionPk });
-  const error = 'the gateway stopped while this ran; whether it took effect is not known, so check before doing it again';
-  return { text: JSON.stringify({ status: 'error', code: 'OUTCOME_UNKNOWN', error }), isError: true, taint: session.taint };
+  return { text: JSON.stringify({ status: 'error', code: 'OUTCOME_UNKNOWN', error: unknownOutcome }), isError: true, taint: session.taint };
 }
 
 const sessionOf: ReadQuery<{ sessionPk: number }, SessionRow> = {
@@ -189,12 +186,12 @@ const sessionOf: ReadQuery<{ sessionPk: number }, SessionRow> = {
   },
 };
 
-function suggest(name: string, names: string[]): string {
+function unknownTool(name: string, names: string[]): string {
   const [near] = nearest(name, names);
-  return near === undefined ? `; the tools are: ${names.join(', ')}` : `; did you mean ${near}?`;
+  return refusal.unknownTool(name, near, names);
 }
 
 function describe(tool: Tool, error: z.ZodError): string {
   const lines = error.issues.slice(0, 5).map((issue) => `${z.core.toDotPath(issue.path) || 'arguments'}: ${issue.message}`);
-  return `arguments of ${tool.name} do not fit: ${lines.join('; ')}`;
+  return refusal.arguments(tool.name, lines);
 }

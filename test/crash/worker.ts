@@ -166,7 +166,7 @@ const config = `{
 }`;
 
 const script = Script.parse([
-  { agent: 'bo', when: 'exchange with session', steps: [{ say: 'Announced.' }] },
+  { agent: 'bo', when: 'The exchange with', steps: [{ say: 'Announced.' }] },
   { when: 'Reply from session', steps: [{ say: 'And back.' }] },
   { agent: 'bo', when: 'question', steps: [{ say: 'The answer.' }] },
   {

@@ -15,6 +15,8 @@ import type {
   StopRow,
   WaitRow,
 } from '../../src/store/rows.ts';
+import type { TurnContext } from '../../src/protocol/transcript.ts';
+import { contextText } from '../../src/wording.ts';
 import type { Value } from '../../src/store/contract.ts';
 import { databaseName } from '../../src/store/sqlite/open.ts';
 
@@ -107,9 +109,9 @@ export class Rows {
   /** What turns were told beside their messages, oldest first; only of one kind of provenance, if it is given. */
   async contexts(kind?: string): Promise<string[]> {
     return (await this.entries()).flatMap(({ body, provenance }) => {
-      const { context } = body === null ? {} : (JSON.parse(body) as { context?: string });
+      const { context } = body === null ? {} : (JSON.parse(body) as { context?: TurnContext | string });
       const isKind = kind === undefined || (provenance !== null && (JSON.parse(provenance) as { kind: string }).kind === kind);
-      return context !== undefined && isKind ? [context] : [];
+      return context !== undefined && isKind ? [typeof context === 'string' ? context : contextText(context)] : [];
     });
   }
 

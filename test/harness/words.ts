@@ -7,11 +7,11 @@ export const told = {
   /** A turn of the loop that follows the first reply. */
   reply: 'Reply from session',
   /** What came of an exchange may be said to the channel. */
-  announce: 'exchange with session',
+  announce: 'The exchange with',
   /** A model is asked to sum up what no longer fits. */
   summarize: 'Summarise this conversation',
   /** In the system prompt: which session a model speaks in. */
-  ownSession: (key: string) => `the session ${key}`,
+  ownSession: (key: string) => `Your session is ${key}`,
 };
 
 /** What the chat and the other commands print beside messages. */

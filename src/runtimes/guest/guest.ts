@@ -1,9 +1,10 @@
 // A guest: an outside harness that takes the turns of a session itself. Turn → offer → inbox → reply → the turn's end.
 import { z } from 'zod';
 import type { Engine } from '../../engine/engine.ts';
-import type { Look } from '../../engine/offers.ts';
+import type { Look, OfferedTurn } from '../../engine/offers.ts';
 import type { Runner } from '../../engine/runner.ts';
 import type { Store } from '../../store/contract.ts';
+import { contextText, guestNext, guestTurnStopped, quote, senderName } from '../../wording.ts';
 import { defineTool, type Tool, type ToolContext, type ToolOutcome } from '../../tools/define.ts';
 
 export interface GuestParts {
@@ -76,7 +77,7 @@ export class Guests {
       }),
       run: async ({ engine, session }, { turnId, text }) => {
         const { repeated } = await engine.answer(session.key, turnId, text);
-        return { value: { status: 'ok', ...(repeated ? { repeated } : {}), next: 'Call inbox for the next message.' } };
+        return { value: { status: 'ok', ...(repeated ? { repeated } : {}), next: guestNext.replied } };
       },
     }),
   ];
@@ -139,16 +140,17 @@ export class Guests {
 
 /** What the guest reads. Each answer says what to do next, because that is all that keeps a harness going. */
 function shown({ turn, open, stopped }: Look): Record<string, unknown> {
-  const ended =
-    stopped.length > 0 ? { stopped: stopped.map(({ turnId, why }) => ({ turnId, why: `nothing to answer any more: ${why}` })) } : {};
+  const ended = stopped.length > 0 ? { stopped: stopped.map(({ turnId, why }) => ({ turnId, why: guestTurnStopped(why) })) } : {};
   if (turn) {
-    const { replyBefore, attempt, ...rest } = turn;
+    const { turnId, attempt, replyBefore, messages, queued } = turn;
     return {
       status: 'message',
-      ...rest,
+      turnId,
+      messages: messages.map(guestMessage),
+      queued,
       ...(attempt > 1 ? { attempt } : {}),
       replyBefore: new Date(replyBefore).toISOString(),
-      next: 'Answer with reply and this turnId, then call inbox again.',
+      next: guestNext.message,
       ...ended,
     };
   }
@@ -157,9 +159,15 @@ function shown({ turn, open, stopped }: Look): Record<string, unknown> {
       status: 'unanswered',
       turnId: open.turnId,
       offeredAgainAt: new Date(open.replyBefore).toISOString(),
-      next: 'You took this message and have not answered it: use reply, or call inbox with again: true if you lost it.',
+      next: guestNext.unanswered,
       ...ended,
     };
   }
-  return { status: 'nothing yet', next: 'Nothing yet, call inbox again.', ...ended };
+  return { status: 'nothing yet', next: guestNext.nothing, ...ended };
+}
+
+function guestMessage({ provenance, text, context }: OfferedTurn['messages'][number]): { from: string; text: string; note?: string } {
+  const from = senderName(provenance);
+  if (context === undefined) return { from, text };
+  return { from, text, note: typeof context === 'string' ? quote(context) : contextText(context) };
 }

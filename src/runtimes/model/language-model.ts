@@ -6,7 +6,8 @@ import { inputSchema, type Tool } from '../../tools/define.ts';
 import type { Model, StepLive, StepRequest, StepSaid } from './model.ts';
 import type { Choice } from './choice.ts';
 import type { Models } from './models.ts';
-import { modelMessages, recapRequest, said, summaryMessages, systemPrompt, type Setting } from '../words.ts';
+import { quote, recapRequest, systemPrompt, type Setting } from '../../wording.ts';
+import { modelMessages, summaryMessages } from './prompt.ts';
 
 export interface LanguageModelParts {
   /** As the config has them now. */
@@ -218,7 +219,7 @@ async function toolSet(tools: readonly Tool[]): Promise<ToolSet> {
   for (const tool of tools) {
     let shown = shownTools.get(tool);
     if (!shown) {
-      shown = { description: said(tool.description), inputSchema: jsonSchema(inputSchema(tool)) } as ToolSet[string];
+      shown = { description: quote(tool.description), inputSchema: jsonSchema(inputSchema(tool)) } as ToolSet[string];
       shownTools.set(tool, shown);
     }
     set[tool.name] = shown;

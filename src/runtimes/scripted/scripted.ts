@@ -3,6 +3,7 @@ import { RE2JS } from 're2js';
 import { z } from 'zod';
 import type { PromptMessage } from '../../engine/runner.ts';
 import { matchesGlob } from '../../rules/glob.ts';
+import { contextText } from '../../wording.ts';
 import type { Model, StepSaid } from '../model/model.ts';
 
 const Call = z.strictObject({ tool: z.string().min(1), args: z.record(z.string(), z.unknown()).default({}) });
@@ -22,7 +23,7 @@ const ScriptStep = z.strictObject({
 const ScriptRule = z.strictObject({
   /** Agent id with `*`. */
   agent: z.string().default('*'),
-  /** RE2 pattern that the message, with what it was told beside it, must contain. */
+  /** RE2 pattern that must match the message, or what the gateway says beside it. */
   when: z.string().default(''),
   steps: z.array(ScriptStep).min(1),
 });
@@ -49,8 +50,8 @@ export function scriptedModel(options: ScriptedOptions): Model {
     async step({ agentId, prompt }, { signal, delta }): Promise<StepSaid> {
       const at = prompt.findLastIndex((message) => message.role === 'user');
       const input = prompt[at];
-      const heard = input ? `${input.context ?? ''}\n${textOf(input)}` : '';
-      const rule = rules.find((one) => matchesGlob(one.agent, agentId) && one.pattern.test(heard));
+      const asked = input ? `${contextOf(input)}\n${textOf(input)}` : '';
+      const rule = rules.find((one) => matchesGlob(one.agent, agentId) && one.pattern.test(asked));
       // The number of steps already taken is read from the transcript, so a resumed turn goes on where it was.
       const taken = prompt.slice(at + 1).filter((message) => message.role === 'assistant').length;
       const step = rule?.steps[taken];
@@ -86,6 +87,10 @@ function extract(prompt: PromptMessage[], scope: 'session' | 'topic', topic: str
   return shown
     .map(({ role, text }) => `${role}: ${text.length > longestExtract ? `${text.slice(0, longestExtract - 1)}…` : text}`)
     .join('\n');
+}
+
+function contextOf({ context = '' }: PromptMessage): string {
+  return typeof context === 'string' ? context : contextText(context);
 }
 
 function textOf(message: PromptMessage): string {

@@ -1,7 +1,7 @@
 // Handlers of tokens and guests: who may connect.
 import { settingsOf } from '../../engine/policy.ts';
 import { InterlaneError } from '../../errors.ts';
-import { guestSentence } from '../../mcp/words.ts';
+import { guestSentence } from '../../wording.ts';
 import { agentId as agentIdOf } from '../../protocol/ids.ts';
 import type { access as table } from '../../protocol/operations/access.ts';
 import { requireLevel } from '../rights.ts';
