@@ -1,4 +1,4 @@
-// Accepting an input: one transaction that is acknowledged after its commit, and is the same run when it is sent again.
+// Accepting an input: one transaction, acknowledged after its commit. The same request sent again finds the same run.
 import { InterlaneError } from '../errors.ts';
 import type { DeliveryContext } from '../protocol/session.ts';
 import type { Body } from '../store/contract.ts';
@@ -14,10 +14,10 @@ import { openSession, rememberDelivery, stopActive } from './sessions.ts';
 export interface AcceptArgs {
   sessionKey: string;
   input: Input;
-  /** Given where a missing session is to be opened: by routing, never by a tool. */
+  /** Opens the session if it is missing. Routing gives this, a tool never does. */
   open?: sessions.NewSession | undefined;
   deliveryContext?: DeliveryContext | undefined;
-  /** Asked by an operator: the session must be one its token may know, and its send policy must allow answers. */
+  /** The operator that sends the input: its token must be allowed to see the session, and the send policy must allow answers. */
   operator?: Operator | undefined;
   idempotency?: idempotency.Idempotency | undefined;
   now: number;
@@ -29,7 +29,7 @@ export interface Accepted {
   sessionKey: string;
   /** The same request was accepted before; this is its run. */
   repeated: boolean;
-  /** Runs that were asked to stop. */
+  /** Runs whose stop was requested. */
   stopping: number[];
 }
 
@@ -49,7 +49,7 @@ export function accept(current: Current): EngineCommand<AcceptArgs, Accepted> {
       if (runId === args.idempotency?.key && (yield* runs.byId(t, runId))) throw usedKey(runId);
       if (session.state !== 'live') yield* sessions.revive(t, session);
       if (args.deliveryContext) yield* rememberDelivery(t, session, args.deliveryContext);
-      // Interrupt: the active run is asked to stop in the accepting transaction; what is queued stays.
+      // Interrupt: the accepting transaction requests the stop of the active run; queued runs stay.
       const stopping = args.input.mode === 'interrupt' ? yield* stopActive(t, kernel, session, 'interrupted', args.now) : [];
       const run = yield* enqueue(t, session, args.input, args.now);
       if (args.idempotency) yield* idempotency.insert(t, args.idempotency, run.pk, args.now);
@@ -64,7 +64,7 @@ function* repeated(t: Tx, request: idempotency.Idempotency): Body<Accepted | und
   if (seen.hash !== request.hash) throw usedKey(request.key);
   const run = yield* runs.byPk(t, seen.run_pk);
   if (!run) {
-    // A key is valid as long as its run.
+    // An idempotency key is valid as long as its run exists.
     yield* idempotency.remove(t, request);
     return undefined;
   }

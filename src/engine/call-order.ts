@@ -1,7 +1,7 @@
-// The transcript as a model is to see it. Results are stored as they come in; a model finds them in the order of its calls.
+// The transcript in the order for models. Results are stored in the order of arrival; a model reads them in the order of its calls.
 import type { PromptMessage } from './runner.ts';
 
-/** Messages with the results of each step sorted by the index of their calls. Nothing else changes its place. */
+/** Messages with the results of each step sorted by the index of their calls. Other messages stay in place. */
 export function inCallOrder(messages: PromptMessage[]): PromptMessage[] {
   const ordered: PromptMessage[] = [];
   for (let from = 0; from < messages.length;) {

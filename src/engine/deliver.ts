@@ -1,4 +1,4 @@
-// Text on its way out, inside a command: destination, policy, chunks → rows of the outbox.
+// Outbound text, inside a command: destination, policy, chunks → rows of the outbox.
 import { InterlaneError } from '../errors.ts';
 import type { DeliveryContext } from '../protocol/session.ts';
 import type { World } from '../rules/decide.ts';
@@ -15,14 +15,14 @@ import { deliveryOf, passOut } from './policy.ts';
 /** Characters of one message on a channel. */
 const chunkSize = 4_000;
 
-/** The answer to a chat goes back to where that input came from, whoever has written since. */
+/** The answer to a chat goes back to the origin of its input, even if another chat has written since. */
 export function* deliverReply(t: Tx, world: World, session: SessionRow, run: RunRow, text: string, now: number): Body<string> {
   const own = run.destination === null ? deliveryOf(session) : (JSON.parse(run.destination) as DeliveryContext);
   if (!own) return 'no destination';
   return yield* enqueue(t, world, session, { ...own, cause: 'reply', causePk: run.pk, causeId: run.id, text, now });
 }
 
-/** An announce goes to the group or channel in the session's key, else to where the session last spoke. */
+/** An announce goes to the group or channel in the session's key, else to the chat of the session's last message. */
 export function* deliverAnnounce(
   t: Tx,
   world: World,
@@ -37,7 +37,7 @@ export function* deliverAnnounce(
   return yield* enqueue(t, world, session, { ...target, cause: 'announce', causePk: exchange.pk, causeId: exchange.id, text, now });
 }
 
-/** Text that an operator sends in the name of a session. What policy refuses is told to who asked; sent again, it is the same message. */
+/** Text that an operator sends in the name of a session. Throws if policy refuses it. Sent again, it is the same message. */
 export function* deliverDirect(
   t: Tx,
   world: World,
@@ -49,7 +49,7 @@ export function* deliverDirect(
   const parts = chunks(text);
   const ids = parts.map((_, part) => derivedId('send', out.causeId, part));
   if (yield* deliveries.byId(t, ids[0]!)) return ids;
-  // No row is its cause, so the caller's id makes it unique.
+  // No row caused this delivery, so the caller's id makes it unique.
   const cause = { cause: `send:${out.causeId}`, causePk: 0 };
   for (const [part, chunk] of parts.entries())
     yield* insertDelivery(t, session, { ...out, ...cause }, ids[part]!, part, chunk, { state: 'pending', error: null });
@@ -65,7 +65,7 @@ interface Outgoing extends DeliveryContext {
   now: number;
 }
 
-/** Answers with what happened: `queued`, or the reason it was blocked. What is blocked is a row too, so that nobody wonders. */
+/** Returns `queued`, or the reason why policy blocked it. A blocked text gets a row too, so that operators can see why it is missing. */
 function* enqueue(t: Tx, world: World, session: SessionRow, out: Outgoing): Body<string> {
   const { decision, text } = passOut(world, session, out.channel, out.text);
   if (text === undefined) {
@@ -111,7 +111,7 @@ function* insertDelivery(
   noteDelivery(t, session, { pk, id, channel: out.channel, recipient: out.to }, as.state, out.now, as.error ?? undefined);
 }
 
-/** Cut at a line end or a space where there is one in the last fifth of a chunk; never inside a surrogate pair. */
+/** Cuts at a line end or a space if there is one in the last fifth of a chunk, and never inside a surrogate pair. */
 function chunks(text: string): string[] {
   const parts: string[] = [];
   let rest = text;

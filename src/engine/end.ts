@@ -20,7 +20,7 @@ import { answerWaiters } from './wait.ts';
 
 export interface RunEnd {
   outcome: RunOutcome;
-  /** The final text, or what was kept of it. */
+  /** The final text, or its beginning if the run was stopped. */
   text?: string | undefined;
   code?: string | undefined;
   error?: string | undefined;
@@ -108,7 +108,7 @@ function* appendReply(t: Tx, run: RunRow, session: SessionRow, end: RunEnd): Bod
   return yield* appendEntry(t, session, entry, end.now);
 }
 
-/** What a model cost that was asked for a session outside of any run. */
+/** Charges a session for a model call outside of any run. */
 export const chargeSession: EngineCommand<{ sessionKey: string; sessionPk: number; usage: Usage }, void> = {
   name: 'charge session',
   *body(t, { sessionKey, sessionPk, usage: { model, input, output, costMicros = 0 } }) {

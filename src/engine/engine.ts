@@ -1,4 +1,4 @@
-// The engine: what the rest of the gateway may ask of the kernel. Its parts keep lanes moving, look after what is due, and resolve waits.
+// The engine: the kernel's API for the rest of the gateway. Its parts keep lanes moving, sweep due rows, and resolve pending waits.
 import type { RunView } from '../protocol/run.ts';
 import type { SessionRow } from '../store/rows.ts';
 import { accept, type Accepted, type AcceptArgs } from './accept.ts';
@@ -44,12 +44,12 @@ export class Engine {
     return this.parts.caps;
   }
 
-  /** Whether nothing is under way that could go on without time passing or an answer from outside. */
+  /** Whether no work is left that could progress without a timer or an answer from outside. */
   get idle(): boolean {
     return this.scheduler.idle;
   }
 
-  /** The caller holds the state's lock, so every run that still says "running" belongs to a gateway that is dead. */
+  /** The caller has the lock of the state directory, so every run that is still "running" belongs to a dead gateway. */
   async start(mains: Main[]): Promise<number> {
     const { store, clock, host } = this.parts;
     const owner = await store.write(joinStore, { ...host, now: clock.now() }, { urgent: true });
@@ -102,10 +102,10 @@ export class Engine {
     return this.stopAfter(store.write(this.commands.closeSession, { key, to, force, now: clock.now(), operator }));
   }
 
-  /** For a guest: the turn that waits for it, if there is one, and what has become of those it had. */
+  /** For a guest: the turn that waits for it, if any, and the turns it took that have ended in the meantime. */
   async look(lane: string, wish: { again: boolean; replyMs: number }): Promise<Look> {
     const look = await this.parts.store.write(takeOffer, { lane, ...wish, now: this.parts.clock.now() }, { urgent: true });
-    if (look.turn) this.sweeper.sweep(); // its deadline may be the next thing that is due
+    if (look.turn) this.sweeper.sweep(); // its deadline may be the next one
     return look;
   }
 

@@ -1,4 +1,4 @@
-// Writing to transcripts and noting what happened, inside a command: the only place that appends entries and makes events.
+// Appends entries to transcripts and events to the feed, inside a command. No other file does either.
 import type { FeedEvent } from '../protocol/event.ts';
 import type { RunClass, RunState } from '../protocol/run.ts';
 import type { Provenance } from '../protocol/transcript.ts';
@@ -15,7 +15,7 @@ export interface NewEntry {
   id: string;
   role: EntryRow['role'];
   text: string;
-  /** What is not plain text: tool calls, whose result it is. */
+  /** The parts that are not plain text, such as tool calls. */
   body?: EntryBody | undefined;
   taint: number;
   provenance?: Provenance | undefined;
@@ -103,7 +103,7 @@ export function noteDelivery(
   t.note(noteOf(session, 'delivery', delivery.pk, state, now, detail), event);
 }
 
-/** `detail` is what the event says beside its row and state, which move on; a later reader of the feed gets the same. */
+/** `detail` keeps what the event says beside its row and state, because those change; a later reader of the feed gets the same event. */
 function noteOf(
   session: SessionRow,
   kind: FeedEvent['kind'],

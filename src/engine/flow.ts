@@ -1,4 +1,4 @@
-// The contract of a flow: work of several runs that the transaction which ends one of them advances. An input names its flow.
+// The contract of a flow: work that spans several runs. The transaction that ends one of its runs advances it. An input names its flow.
 import { reasonOf } from '../errors.ts';
 import type { World } from '../rules/decide.ts';
 import type { Body, Reading } from '../store/contract.ts';
@@ -6,7 +6,7 @@ import type { RunRow, SessionRow } from '../store/rows.ts';
 import * as inputs from '../store/tables/inputs.ts';
 import type { Tx } from './feed.ts';
 
-/** What command bodies depend on besides the rows. A body calls `current()` once, first. */
+/** The dependencies of command bodies besides rows. A body calls `current()` once, first. */
 export interface Kernel {
   world: World;
   flows: Flows;
@@ -14,7 +14,7 @@ export interface Kernel {
 export type Current = () => Kernel;
 export type Flows = ReadonlyMap<string, Flow>;
 
-/** How a run ended that belongs to a flow. */
+/** The end of a run that belongs to a flow. */
 export interface FlowEnd {
   run: RunRow;
   session: SessionRow;
@@ -29,13 +29,13 @@ export interface Flow<State = unknown, Step = unknown> {
   load(t: Tx, kernel: Kernel, pk: number, end: FlowEnd): Body<State | undefined>;
   /** The reducer: pure. */
   next(state: State): Step;
-  /** The step becomes rows: the next turn, a delivery, or the end. */
+  /** Writes the step as rows: the next turn, a delivery, or the end. */
   apply(t: Tx, kernel: Kernel, state: State, step: Step): Body<void>;
-  /** The step could not be taken and was undone; the flow ends here and says why. */
+  /** Ends the flow with a reason, after its step failed and was rolled back. */
   fail(t: Tx, pk: number, end: FlowEnd, why: string): Body<void>;
-  /** Looks after some flows whose due time has passed. Returns how many; call until it says 0. */
+  /** Handles some flows whose due time has passed. Returns how many; call again until it returns 0. */
   sweep(t: Tx, kernel: Kernel, now: number): Body<number>;
-  /** What this kind has open for a session, in words. */
+  /** Names the open flow of this kind in a session, if any, for error messages. */
   openFor(t: Reading, session: SessionRow): Body<string | undefined>;
 }
 

@@ -1,11 +1,11 @@
-// The kinds of input, each made by its own constructor: what it is, who it is from and how it is queued follows from where it came in.
+// The kinds of input, one constructor each: the origin decides its provenance, its principal and how it is queued.
 import type { QueueMode } from '../protocol/run.ts';
 import type { DeliveryContext } from '../protocol/session.ts';
 import type { TurnContext } from '../protocol/transcript.ts';
 import type { SessionRow } from '../store/rows.ts';
 import type { Input } from './queue.ts';
 
-/** A message that came in on a channel. Its answer goes back to where it came from. */
+/** A message from a channel. Its answer goes back to the same chat. */
 export function fromChannel(message: {
   runId: string;
   text: string;
@@ -37,7 +37,7 @@ export function fromOperator(message: {
   return { ...rest, provenance: { kind: 'user', channel }, class: 'main' };
 }
 
-/** A message of another session: a request, a reply to one, or the announce turn of an exchange. It is never delivered by itself. */
+/** A message of another session: a request, a reply to one, or the announce turn of an exchange. Its answer is never delivered directly. */
 export function fromSession(message: {
   runId: string;
   text: string;

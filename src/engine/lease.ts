@@ -1,4 +1,4 @@
-// The lease of a run: the gateway that claimed it last may write for it, and nobody else.
+// The lease of a run: only the gateway that claimed the run last may write for it.
 import { InterlaneError } from '../errors.ts';
 import type { Body } from '../store/contract.ts';
 import type { RunRow, SessionRow } from '../store/rows.ts';
@@ -18,10 +18,10 @@ export interface Claim extends Lease {
   behind: number;
 }
 
-/** I3. Every write of a run passes here first; a stale holder's is refused. */
+/** I3. Every write of a run calls this first. Throws LEASE_LOST if another gateway has claimed the run since. */
 export function* held(t: Tx, { runPk, epoch, lane }: Lease): Body<{ run: RunRow; session: SessionRow }> {
   yield* t.lock(`lane:${lane}`);
   const found = yield* runs.held(t, runPk, epoch);
-  if (!found) throw new InterlaneError('LEASE_LOST', 'run is no longer held by this gateway');
+  if (!found) throw new InterlaneError('LEASE_LOST', 'run is no longer leased by this gateway');
   return found;
 }

@@ -1,4 +1,4 @@
-// A gateway as a member of the store: what it claims or is sending belongs to it.
+// A gateway as a member of the store: it owns the runs it claims and the deliveries it is sending.
 import * as instances from '../store/tables/instances.ts';
 import type { EngineCommand } from './feed.ts';
 

@@ -12,36 +12,36 @@ import { noteRun, type EngineCommand, type Tx } from './feed.ts';
 import type { Current } from './flow.ts';
 import { held, type Lease } from './lease.ts';
 
-/** What a guest is asked. */
+/** A turn as a guest gets it. */
 export interface OfferedTurn {
-  /** Of this offer: when the turn is offered again it has another one. */
+  /** Names this offer. A turn that is offered again gets a new id. */
   turnId: string;
   attempt: number;
-  /** When it is offered again, unless it was answered. */
+  /** The time at which the turn is offered again, unless it was answered. */
   replyBefore: number;
   messages: { provenance: Provenance | undefined; text: string; context: TurnContext | string | undefined }[];
-  /** Turns that wait behind it. */
+  /** The number of turns that wait behind it. */
   queued: number;
 }
 
-/** What a guest finds when it looks: a turn, or one it still has, and those it had that ended otherwise. */
+/** The content of a guest's inbox: a new turn or the one it has taken, and the turns it took that ended without its answer. */
 export interface Look {
   turn?: OfferedTurn;
-  /** Taken and not answered; offered again at that time. */
+  /** A turn that it took and has not answered; `replyBefore` is when it is offered again. */
   open?: { turnId: string; replyBefore: number };
   stopped: { turnId: string; why: string }[];
-  /** Level of what is in it. */
+  /** The level of the content. */
   taint: number;
 }
 
 export interface Answered {
   runId: string;
-  /** The same answer was given before. */
+  /** The guest gave the same answer before. */
   repeated: boolean;
 }
 
 const sweepRows = 50;
-const toldAtOnce = 20;
+const mostReported = 20;
 
 const turnIdOf = (runId: string, attempt: number) => `${runId}.${attempt}`;
 
@@ -50,7 +50,7 @@ function readTurnId(turnId: string): { runId: string; attempt: number } | undefi
   return read ? { runId: read[1]!, attempt: Number(read[2]) } : undefined;
 }
 
-/** I5. Gives back the slot and the lease, keeps the lane, and waits as a row. False when the run is being stopped. */
+/** I5. Gives up the slot and the lease, keeps the lane, and waits as a row. Returns false if the run is being stopped. */
 export const offerRun: EngineCommand<Lease & { usedMs: number; now: number }, boolean> = {
   name: 'offer turn',
   *body(t, { usedMs, now, ...lease }) {
@@ -63,7 +63,7 @@ export const offerRun: EngineCommand<Lease & { usedMs: number; now: number }, bo
   },
 };
 
-/** A lane has at most one turn under way, so there is at most one offer to take. */
+/** A lane has at most one active turn, so there is at most one offer to take. */
 export const takeOffer: EngineCommand<{ lane: string; again: boolean; replyMs: number; now: number }, Look> = {
   name: 'take offer',
   *body(t, { lane, again, replyMs, now }) {
@@ -75,24 +75,24 @@ export const takeOffer: EngineCommand<{ lane: string; again: boolean; replyMs: n
     const { taint } = session;
     if (offer.state === 'taken' && !again && offer.due_at! > now)
       return { open: { turnId: turnIdOf(run.id, offer.attempt), replyBefore: offer.due_at! }, stopped, taint };
-    const usedMs = offer.state === 'taken' ? heldMs(offer, now) : 0;
+    const usedMs = offer.state === 'taken' ? spentMs(offer, now) : 0;
     const left = run.budget_ms > 0 ? Math.max(1, run.budget_ms - run.used_ms - usedMs) : Infinity;
     const due = now + Math.min(replyMs, left);
     const attempt = offer.attempt + 1;
     yield* offers.take(t, run.pk, attempt, now, due);
     yield* runs.addUsedTime(t, run.pk, usedMs);
-    const asked = yield* entries.askedOf(t, run.session_pk, run.pk);
+    const inputs = yield* entries.askedOf(t, run.session_pk, run.pk);
     const queued = yield* runs.countQueued(t, lane, 1000);
-    const turn = { turnId: turnIdOf(run.id, attempt), attempt, replyBefore: due, messages: asked.map(messageOf), queued };
+    const turn = { turnId: turnIdOf(run.id, attempt), attempt, replyBefore: due, messages: inputs.map(messageOf), queued };
     return { turn, stopped, taint };
   },
 };
 
-/** Turns that ended otherwise while a guest had them; each is reported once. */
+/** Turns that ended without an answer while a guest had them; each is reported once. */
 function* takeStopped(t: Tx, lane: string): Body<Look['stopped']> {
-  const rows = yield* offers.stoppedIn(t, lane, toldAtOnce);
+  const rows = yield* offers.stoppedIn(t, lane, mostReported);
   for (const row of rows) yield* offers.removeOf(t, row.run_pk);
-  return rows.map((row) => ({ turnId: turnIdOf(row.id, row.attempt), why: row.error ?? 'it ended' }));
+  return rows.map((row) => ({ turnId: turnIdOf(row.id, row.attempt), why: row.error ?? 'the turn has ended' }));
 }
 
 function messageOf(row: EntryRow): OfferedTurn['messages'][number] {
@@ -101,7 +101,7 @@ function messageOf(row: EntryRow): OfferedTurn['messages'][number] {
   return { provenance, text: row.text, context };
 }
 
-/** Returns a turn whose response never reached the guest; the next look takes it. */
+/** Returns a turn whose response never reached the guest; the next call of inbox takes it. */
 export const giveBack: EngineCommand<{ lane: string; turnId: string; now: number }, void> = {
   name: 'give turn back',
   *body(t, { lane, turnId, now }) {
@@ -120,7 +120,7 @@ function* reopen(t: Tx, run: RunRow, session: SessionRow, attempt: number, usedM
   noteRun(t, session, run, 'waiting', now);
 }
 
-/** I2. The answer and the end of the turn are one transaction; given twice it is found again, and no guest answers for another. */
+/** I2. One transaction stores the answer and ends the turn. A repeated answer is recognized, and a guest cannot answer for another. */
 export function answerOffer(current: Current): EngineCommand<{ lane: string; turnId: string; text: string; now: number }, Answered> {
   return {
     name: 'answer turn',
@@ -129,38 +129,38 @@ export function answerOffer(current: Current): EngineCommand<{ lane: string; tur
       yield* t.lock(`lane:${lane}`);
       const read = readTurnId(turnId);
       const run = read && (yield* runs.byId(t, read.runId));
-      const shown = JSON.stringify(turnId.slice(0, 200));
+      const quoted = JSON.stringify(turnId.slice(0, 200));
       if (!read || run?.lane !== lane)
-        throw new InterlaneError('TURN_NOT_OPEN', `turn ${shown} is not one of this session; use the turnId that inbox gave`);
+        throw new InterlaneError('TURN_NOT_OPEN', `turn ${quoted} does not belong to this session; use the turnId that inbox returned`);
       const offer = yield* offers.ofRun(t, run.pk);
-      if (offer?.state === 'stopped') yield* offers.removeOf(t, run.pk); // the guest learns it here
-      if (run.ended_at !== null) return yield* answeredBefore(t, run, text, shown);
+      if (offer?.state === 'stopped') yield* offers.removeOf(t, run.pk); // this call tells the guest
+      if (run.ended_at !== null) return yield* answeredBefore(t, run, text, quoted);
       if (!offer || read.attempt > offer.attempt || read.attempt < 1)
-        throw new InterlaneError('TURN_NOT_OPEN', `turn ${shown} was not offered; use the turnId that inbox gave`);
+        throw new InterlaneError('TURN_NOT_OPEN', `turn ${quoted} was not offered; use the turnId that inbox returned`);
       // Accept late replies unless the turn was reassigned.
       if (read.attempt !== offer.attempt)
         throw new InterlaneError(
           'TURN_NOT_OPEN',
-          `turn ${shown} took too long and was given out again as ${JSON.stringify(turnIdOf(run.id, offer.attempt))}; this answer was not taken, call inbox`,
+          `turn ${quoted} took too long and was offered again as ${JSON.stringify(turnIdOf(run.id, offer.attempt))}; this answer was discarded, call inbox`,
         );
       yield* offers.removeOf(t, run.pk);
-      yield* endRun(t, kernel, run, { outcome: 'ok', text, usedMs: offer.state === 'taken' ? heldMs(offer, now) : 0, now });
+      yield* endRun(t, kernel, run, { outcome: 'ok', text, usedMs: offer.state === 'taken' ? spentMs(offer, now) : 0, now });
       return { runId: run.id, repeated: false };
     },
   };
 }
 
-function* answeredBefore(t: Tx, run: RunRow, text: string, shown: string): Body<Answered> {
+function* answeredBefore(t: Tx, run: RunRow, text: string, quoted: string): Body<Answered> {
   if (run.state !== 'ok')
     throw new InterlaneError(
       'TURN_NOT_OPEN',
-      `turn ${shown} was stopped: ${run.error ?? run.state}; this answer was not taken, call inbox`,
+      `turn ${quoted} was stopped: ${run.error ?? run.state}; this answer was discarded, call inbox`,
     );
   if ((yield* entries.textAt(t, run.session_pk, run.reply_seq)) === text) return { runId: run.id, repeated: true };
-  throw new InterlaneError('TURN_NOT_OPEN', `turn ${shown} was answered already; this answer was not taken, call inbox`);
+  throw new InterlaneError('TURN_NOT_OPEN', `turn ${quoted} already has an answer; this one was discarded, call inbox`);
 }
 
-/** Offers whose time is over: the turn is offered again, or ends when it has used up its time. */
+/** Overdue offers: the turn is offered again, or times out if its budget is used up. */
 export function sweepOffers(current: Current): EngineCommand<{ now: number }, number> {
   return {
     name: 'sweep offers',
@@ -171,7 +171,7 @@ export function sweepOffers(current: Current): EngineCommand<{ now: number }, nu
         if (!(yield* t.tryLock(`lane:${offer.lane}`))) continue;
         swept++;
         const { run, session } = yield* runs.withSession(t, offer.run_pk);
-        const usedMs = heldMs(offer, now);
+        const usedMs = spentMs(offer, now);
         if (run.budget_ms > 0 && run.used_ms + usedMs >= run.budget_ms)
           yield* endRun(t, kernel, run, {
             outcome: 'timeout',
@@ -187,5 +187,5 @@ export function sweepOffers(current: Current): EngineCommand<{ now: number }, nu
   };
 }
 
-/** Time a guest had it; what is past its deadline, such as the gateway's own downtime, does not count. */
-const heldMs = (offer: OfferRow, now: number) => Math.max(0, Math.min(now, offer.due_at ?? now) - (offer.taken_at ?? now));
+/** The time that a guest has spent on it. Time after the deadline, such as the gateway's own downtime, does not count. */
+const spentMs = (offer: OfferRow, now: number) => Math.max(0, Math.min(now, offer.due_at ?? now) - (offer.taken_at ?? now));

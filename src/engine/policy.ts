@@ -1,4 +1,4 @@
-// Rows → the policy door: what a command asks, about the rows it has just read in its own transaction.
+// Rows → policy: a command's request, about the rows that it has just read in its own transaction.
 import { levelName } from '../levels.ts';
 import { InterlaneError } from '../errors.ts';
 import type { Level, Visibility } from '../protocol/labels.ts';
@@ -8,7 +8,7 @@ import { decide, partyOf, type Decision, type Party, type Request, type World } 
 import { redact } from '../rules/hooks.ts';
 import type { SessionRow } from '../store/rows.ts';
 
-/** Asks the door in earnest: what it says is counted, and is then done or refused. */
+/** Evaluates policy and records the decision metric. The caller enforces the decision. */
 export function ask(request: Request, world: World): Decision {
   const decision = decide(request, world);
   world.decided?.(request.action, decision.effect);
@@ -22,14 +22,14 @@ export interface SessionSettings {
   model?: string;
   thinkingLevel?: string;
   verboseLevel?: string;
-  /** Which of the provider's keys is used. */
+  /** The name of the provider's key to use. */
   authProfile?: string;
-  /** An operator's grant, never set by the session itself: what its tools may see. */
+  /** The visibility that an operator granted; the session cannot set it itself. */
   see?: Visibility;
 }
 
 export const settingsOf = (session: Pick<SessionRow, 'settings'>) => JSON.parse(session.settings) as SessionSettings;
-/** The source of a setting; what is not set on the session has none of its own. */
+/** The source of a setting; undefined if the session does not set it. */
 export const byUser = (value: string | undefined) => (value === undefined ? undefined : ('user' as const));
 export const deliveryOf = (session: Pick<SessionRow, 'delivery'>) =>
   session.delivery === null ? undefined : (JSON.parse(session.delivery) as DeliveryContext);
@@ -49,13 +49,13 @@ export function partyOfRow(world: World, session: SessionRow): Party {
   return partyOf(world, facts);
 }
 
-/** Whoever is not a session: what its token may know, and whether it wants an answer. */
+/** A caller authenticated by an operator token: its level, and whether it sends a message that needs an answer. */
 export interface Operator {
   level: Level;
   sends: boolean;
 }
 
-/** A session as an operator may know it: one above the level of its token is as good as missing. Throws what else refuses. */
+/** The session if the operator may see it. Returns undefined if it is above the token's level; throws on any other denial. */
 export function overseen(world: World, session: SessionRow | undefined, operator: Operator): SessionRow | undefined {
   if (!session) return undefined;
   const decision = ask({ action: 'operate', target: partyOfRow(world, session), ...operator }, world);
@@ -64,12 +64,12 @@ export function overseen(world: World, session: SessionRow | undefined, operator
   throw new InterlaneError(decision.code ?? 'POLICY_BLOCKED', `session ${JSON.stringify(session.key)}: ${decision.why}`);
 }
 
-/** May this text pass from one session to another, and what of it. Undefined when it may not. */
+/** The text as policy lets it go from one session to another; undefined if policy blocks it. */
 export function passText(world: World, action: 'send' | 'reply', from: SessionRow, to: SessionRow, text: string): Passed {
   return passed(ask({ action, caller: partyOfRow(world, from), target: partyOfRow(world, to), text }, world), text);
 }
 
-/** May this text leave a session for a channel, and what of it. */
+/** The text as policy lets it go from a session to a channel; undefined if policy blocks it. */
 export function passOut(world: World, from: SessionRow, channel: string, text: string): Passed {
   return passed(ask({ action: 'deliver', caller: partyOfRow(world, from), channel, text }, world), text);
 }

@@ -1,4 +1,4 @@
-// The lane of a session: putting an input into it, letting its head be claimed, and one turn taking in what is queued behind it.
+// The lane of a session: enqueues an input, makes the head claimable, and lets one turn absorb inputs that are queued behind it.
 import { InterlaneError } from '../errors.ts';
 import type { QueueMode, RunClass } from '../protocol/run.ts';
 import type { DeliveryContext } from '../protocol/session.ts';
@@ -12,7 +12,7 @@ import * as waits from '../store/tables/waits.ts';
 import { appendEntry, noteRun, type Tx } from './feed.ts';
 import { derivedId } from './ids.ts';
 
-/** Something that asks for a turn. Made by one of the constructors in input.ts. */
+/** A request for a turn. The constructors in input.ts make it. */
 export interface Input {
   runId: string;
   text: string;
@@ -28,17 +28,17 @@ export interface Input {
   destination?: DeliveryContext | undefined;
   /** The flow that the end of its run advances. */
   flow?: { kind: string; pk: number } | undefined;
-  /** How far it is from what started it, and the run that was. */
+  /** The run that started the chain, and the number of messages between them. */
   chain?: { rootPk: number | undefined; hop: number } | undefined;
-  /** Working time; 0 or none is no limit. What a run asks of others may take as long as it may itself. */
+  /** Working time; 0 or none is no limit. Runs that a run starts in other sessions get the same budget. */
   budgetMs?: number | undefined;
   notBefore?: number | undefined;
 }
 
-/** Inputs that may wait in one lane. At the cap a new one is refused before it is acknowledged; none is ever dropped. */
+/** The most inputs that may wait in one lane. At the cap a new input is refused before it is acknowledged; none is ever dropped. */
 const laneCap = 10_000;
 
-/** The one way into a lane: the input and its run, ready at once if the lane is free. */
+/** The only way into a lane: writes the input and its run, which is ready at once if the lane is free. */
 export function* enqueue(t: Tx, session: SessionRow, input: Input, now: number): Body<{ pk: number; id: string; lane: string }> {
   const lane = session.key;
   yield* t.lock(`lane:${lane}`);
@@ -105,9 +105,9 @@ export function* consumeInput(t: Tx, session: SessionRow, run: { pk: number; id:
 /** Schema 4 and older stored the words themselves, which start with "[". */
 const readContext = (text: string) => (text.startsWith('{') ? (JSON.parse(text) as TurnContext) : text);
 
-/** Takes in what is queued behind a turn and may join it. Each of those runs ends `ok`, merged into this one, whose end ends their flows. */
+/** Lets a turn absorb the queued inputs that may join it. Their runs end `ok`, merged into this run, whose end advances their flows. */
 export function* absorb(t: Tx, session: SessionRow, run: RunRow, mode: 'collect' | 'steer', now: number): Body<number> {
-  if (run.abort_requested !== null) return 0; // it is being stopped, and what it took in would never be answered
+  if (run.abort_requested !== null) return 0; // it is being stopped, and would never answer the inputs
   const queued = yield* runs.behind(t, run, 50);
   const own = yield* inputs.ofRun(t, run.pk);
   const taken = queued.slice(

@@ -1,4 +1,4 @@
-// What may be forgotten: everything of a deleted session, and the traces of work that ended long ago. In small transactions.
+// Deletes old rows in small transactions: everything of a deleted session, and traces of work that ended long ago.
 import type { Body, ReadQuery } from '../store/contract.ts';
 import * as calls from '../store/tables/tool-calls.ts';
 import * as deliveries from '../store/tables/deliveries.ts';
@@ -15,7 +15,7 @@ import type { EngineCommand, Tx } from './feed.ts';
 
 const rowsAtOnce = 200;
 
-/** Removes a little of what is due and returns how much; call until it says 0. Never touches a run with something open. */
+/** Deletes a few due rows and returns how many; call again until it returns 0. Never touches a run with open work. */
 export const purgeSome: EngineCommand<{ now: number; keepMs: number | null }, number> = {
   name: 'purge',
   *body(t, { now, keepMs }) {
@@ -32,7 +32,7 @@ export const purgeSome: EngineCommand<{ now: number; keepMs: number | null }, nu
   },
 };
 
-/** A deleted session's text goes first; its row goes last, when nothing points to it any more. */
+/** A deleted session's text goes first; its row goes last, when no other row refers to it. */
 function* purgeSession(t: Tx, { pk, key }: { pk: number; key: string }): Body<number> {
   if (!(yield* t.tryLock(`lane:${key}`))) return 0;
   const texts = (yield* entries.removeOf(t, pk, rowsAtOnce)) || (yield* feed.removeOf(t, pk, rowsAtOnce));
@@ -61,7 +61,7 @@ export const toForget: ReadQuery<object, number[]> = {
   },
 };
 
-/** Written after the index has let go of them, so that a crash before only means that it is asked again. */
+/** Written after the index has deleted them. A crash before this only repeats the deletion. */
 export const forgotten: EngineCommand<{ sessionPks: number[] }, void> = {
   name: 'forgotten',
   *body(t, { sessionPks }) {

@@ -1,4 +1,4 @@
-// A run by its id, as a caller who waits for it sees it.
+// A run by its id, as a caller that waits for it sees it.
 import type { RunView } from '../protocol/run.ts';
 import type { ReadQuery } from '../store/contract.ts';
 import * as runs from '../store/tables/runs.ts';
@@ -7,7 +7,7 @@ import { usageOf } from '../store/views.ts';
 import type { Current } from './flow.ts';
 import { answerTo, notYet, type Answer } from './wait.ts';
 
-/** A run that was taken in by another is shown as that other one. */
+/** A run that was merged into another is viewed as that other run. */
 export const runView: ReadQuery<{ runId: string }, RunView | undefined> = {
   name: 'run',
   *body(t, { runId }) {
@@ -33,7 +33,7 @@ export const runView: ReadQuery<{ runId: string }, RunView | undefined> = {
   },
 };
 
-/** What a run's end is to a session that asked for it from outside. */
+/** The end of a run, as the answer for an outside session that sent the message. */
 export const replyTo = (current: Current): ReadQuery<{ runId: string; waiterPk: number }, { value: Answer; taint: number }> => ({
   name: 'reply',
   *body(t, { runId, waiterPk }) {

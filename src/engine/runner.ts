@@ -1,4 +1,4 @@
-// The contract between the engine and whatever takes turns: a model loop, a script, an outside harness.
+// The contract between the engine and its runners: a model loop, a script, an outside harness.
 import type { CallRow, SessionRow } from '../store/rows.ts';
 import type { Cut, TranscriptMessage, TurnContext } from '../protocol/transcript.ts';
 import type { SessionSettings } from './policy.ts';
@@ -7,7 +7,7 @@ import type { CallResult, ProviderOptions, Step, Thought, Usage } from './step.t
 
 export type { ProviderOptions, Thought, Usage } from './step.ts';
 
-/** What a session is answered by: set on the session by a user, or chosen by the config and what was found. */
+/** The model that answers in a session: set on the session by a user, or chosen by the config and discovery. */
 export interface ModelView {
   model: string;
   modelSource: 'user' | 'auto';
@@ -15,7 +15,7 @@ export interface ModelView {
   contextTokens?: number;
   thinkingLevel?: string;
   thinkingLevelSource?: 'user' | 'auto';
-  /** What the provider makes of a level that it does not have. */
+  /** What the provider does with a level that it does not support. */
   thinkingNote?: string;
 }
 
@@ -23,9 +23,9 @@ export interface PromptMessage extends TranscriptMessage {
   /** How a message between sessions came about; words in older rows. */
   context?: TurnContext | string;
   reasoning?: Thought[];
-  /** What the provider gave along with each call, in their order. */
+  /** The provider's options of each call, in call order. */
   callOptions?: (ProviderOptions | null)[];
-  /** Stands for everything before it. */
+  /** This message replaces everything before it. */
   summary?: true;
 }
 
@@ -40,7 +40,7 @@ export interface PendingCall {
   key: string;
 }
 
-/** One turn of a session, held by this gateway. Every method is one transaction and refuses once the lease is lost. */
+/** One turn of a session, leased by this gateway. Every method is one transaction and throws once the lease is lost. */
 export interface Turn {
   runId: string;
   lease: Lease;
@@ -48,38 +48,38 @@ export interface Turn {
   sessionId: string;
   sessionKey: string;
   agentId: string;
-  /** What the session was set to when the turn began. */
+  /** The session's settings when the turn began. */
   settings: SessionSettings;
   /** Tokens in use when the turn began. */
   totalTokens: number;
-  /** Steps of the run that are kept, also those before it was parked or its gateway died. */
+  /** The number of stored steps of the run, including those before it was parked or its gateway died. */
   readonly steps: number;
   signal: AbortSignal;
-  /** The session as it is now, what it is set to, and the end of its transcript, oldest first. */
+  /** The session as it is now, its settings, and the end of its transcript, oldest first. */
   look(limit: number): Promise<{ session: SessionRow; settings: SessionSettings; prompt: PromptMessage[] }>;
   /** Calls of the last persisted step that have no result yet. */
   pending(): Promise<PendingCall[]>;
-  /** Text as it comes; nobody relies on it. */
+  /** Streams text while the model writes it. Nothing stores it. */
   delta(text: string): void;
-  /** What was said since the last step does not count: it is tried again. */
+  /** Takes back the text since the last step, because the step is tried again. */
   retract(): void;
   step(step: Step): Promise<PendingCall[]>;
-  /** A step that was carried out elsewhere: it and the results of its calls are stored, and nothing is left to do. */
+  /** Stores a step that was carried out elsewhere, with the results of its calls. */
   record(step: Step, results: CallResult[]): Promise<void>;
-  /** Puts a summary in the place of everything up to and with a seq; nothing is deleted. */
+  /** Replaces everything up to and including a seq by a summary in later prompts; nothing is deleted. */
   compact(summary: { text: string; through: number; usage: Usage }): Promise<void>;
   startCall(call: PendingCall): Promise<void>;
   finishCall(call: PendingCall, result: CallResult): Promise<void>;
-  /** Takes in what was queued to steer this turn; answers how many inputs. */
+  /** Absorbs inputs that were queued to steer this turn. Returns how many. */
   steer(): Promise<number>;
-  /** Gives the slot back while calls wait. True: return `parked`; the turn is called again when they are answered. */
+  /** Gives up the slot while calls wait. If true, return `parked`; the runner is called again when they have results. */
   park(): Promise<boolean>;
-  /** Gives the slot back until a guest has answered this turn. False: the turn is being stopped, so end it. */
+  /** Gives up the slot until a guest has answered this turn. If false, the turn is being stopped, so end it. */
   offer(): Promise<boolean>;
   end(end: { text: string; usage: Usage; cut?: Cut | undefined }): Promise<void>;
 }
 
-/** Takes a turn until it has ended or is parked. What it throws ends the run as an error. */
+/** Runs a turn until it has ended or is parked. If it throws, the run ends with an error. */
 export interface Runner {
   run(turn: Turn): Promise<'ended' | 'parked'>;
 }

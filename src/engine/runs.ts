@@ -18,14 +18,14 @@ import { absorb, consumeInput } from './queue.ts';
 import { held, type Claim, type Lease } from './lease.ts';
 import { addToSession, recordResult, spentOf, tokensInUse, type CallResult, type Step, type Usage } from './step.ts';
 
-/** A run that crashed its gateway more often than this is ended instead of tried again. */
+/** A run whose gateway crashed more often than this ends instead of being tried again. */
 const mostCrashes = 3;
 const sweepRows = 50;
 
 export interface ClaimArgs {
   owner: number;
   free: Record<RunClass, number>;
-  /** A run that was under way in two crashes is tried again only while no other such run is, so that one poison run does not take others with it. */
+  /** A run that was active in two crashes is tried again only while no other such run is active, so that one poison run does not fail others. */
   suspectLive: boolean;
   now: number;
 }
@@ -67,7 +67,7 @@ function* claim(t: Tx, { run, session, input, behind }: runs.Ready, owner: numbe
   return { runPk: run.pk, epoch: run.epoch, lane: run.lane, run, session, behind };
 }
 
-/** Stored before any of its calls is carried out. */
+/** Stores a step before any of its calls is carried out. */
 export const persistStep: EngineCommand<Lease & Step & { now: number }, CallRow[]> = {
   name: 'persist step',
   *body(t, { now, runPk, epoch, lane, ...step }) {
@@ -76,7 +76,7 @@ export const persistStep: EngineCommand<Lease & Step & { now: number }, CallRow[
   },
 };
 
-/** A step that was carried out elsewhere: its calls and their results are stored together, and nothing is left to do. */
+/** Stores a step that was carried out elsewhere: its calls and their results together. */
 export const recordStep: EngineCommand<Lease & Step & { results: CallResult[]; now: number }, void> = {
   name: 'record step',
   *body(t, { now, runPk, epoch, lane, results, ...step }) {
@@ -115,7 +115,7 @@ export const compactSession: EngineCommand<Lease & { text: string; through: numb
     const { run, session } = yield* held(t, lease);
     const id = derivedId(run.id, 'compact', through);
     if (yield* entries.byId(t, id)) return;
-    // How much is kept beside the summary is known after the next step; until then the conversation counts as short.
+    // The next step tells how many tokens are in use beside the summary; until then the conversation counts as short.
     session.total_tokens = usage.output;
     session.compact_seq = session.next_seq;
     addToSession(session, usage);
@@ -134,7 +134,7 @@ export const compactSession: EngineCommand<Lease & { text: string; through: numb
   },
 };
 
-/** Committed before the tool acts, so that a crash afterwards is known to have been possible. */
+/** Committed before the tool acts, so that recovery knows that the tool may have acted. */
 export const startCall: EngineCommand<Lease & { step: number; idx: number }, void> = {
   name: 'start call',
   *body(t, { step, idx, ...lease }) {
@@ -155,12 +155,12 @@ export const finishCall: EngineCommand<Lease & { step: number; idx: number; resu
   },
 };
 
-/** I5. Gives back the slot and the lease while calls wait; returns false when they have all been answered meanwhile. */
+/** I5. Gives up the slot and the lease while calls wait. Returns false if they have all got results in the meantime. */
 export const parkRun: EngineCommand<Lease & { usedMs: number; now: number }, boolean> = {
   name: 'park run',
   *body(t, { usedMs, now, ...lease }) {
     const { run, session } = yield* held(t, lease);
-    if (run.abort_requested !== null) return false; // it is stopped, not parked
+    if (run.abort_requested !== null) return false; // it is being stopped, so it is not parked
     if (!(yield* waits.anyOf(t, run.pk))) return false;
     yield* runs.park(t, run.pk, 'calls', usedMs, null);
     noteRun(t, session, run, 'waiting', now);
@@ -168,7 +168,7 @@ export const parkRun: EngineCommand<Lease & { usedMs: number; now: number }, boo
   },
 };
 
-/** At a step boundary: what was queued to steer this turn becomes part of it. */
+/** At a step boundary: inputs that were queued to steer this turn become part of it. */
 export const absorbSteer: EngineCommand<Lease & { now: number }, number> = {
   name: 'absorb steer',
   *body(t, { now, ...lease }) {
@@ -190,7 +190,7 @@ export function finishRun(current: Current): EngineCommand<Lease & RunEnd, void>
   };
 }
 
-/** Hands a run back at shutdown. Not a crash: it goes on where it was, at the next start. */
+/** Releases a run at shutdown. It does not count as a crash; the run resumes at the next start. */
 export const releaseRun: EngineCommand<Lease & { usedMs: number }, void> = {
   name: 'release run',
   *body(t, { usedMs, ...lease }) {
@@ -199,7 +199,7 @@ export const releaseRun: EngineCommand<Lease & { usedMs: number }, void> = {
   },
 };
 
-/** Asks a run to stop: at once where nothing is under way, else by a flag that recovery respects too. */
+/** Stops a run: at once if it is not running, otherwise by a flag that recovery respects too. */
 export function abortRun(
   current: Current,
 ): EngineCommand<
@@ -215,7 +215,7 @@ export function abortRun(
       const session = found && operator ? yield* sessions.get(t, found.session_pk) : undefined;
       if (!found || (operator && !overseen(kernel.world, session, operator)))
         throw new InterlaneError('RUN_NOT_FOUND', `run ${JSON.stringify(runId.slice(0, 100))} does not exist`);
-      // Another command may have moved it before the lock was ours.
+      // Another command may have changed it before this one got the lock.
       const run = yield* runs.get(t, found.pk);
       if (run.ended_at !== null) return { aborted: false, stopping: [] };
       if (run.state === 'running') {
@@ -228,7 +228,7 @@ export function abortRun(
   };
 }
 
-/** At start: this gateway has the state's lock, so what still says "running" belongs to a dead one. Bounded; call until it says 0. */
+/** At start this gateway has the lock of the state, so runs that are still "running" belong to a dead one. Call again until it returns 0. */
 export function recoverRuns(current: Current): EngineCommand<{ owner: number; now: number }, number> {
   return {
     name: 'recover runs',

@@ -12,7 +12,7 @@ import type { Runner } from './runner.ts';
 import { claimRuns, finishRun, releaseRun } from './runs.ts';
 import { makeTurn } from './turn.ts';
 
-/** Text as a model makes it. `replace`: what came before in this step does not count. */
+/** Text while a model writes it. `replace`: the earlier text of this step is void. */
 export interface Delta {
   runId: string;
   sessionKey: string;
@@ -27,7 +27,7 @@ export interface SchedulerParts {
   runner(session: SessionRow): Runner;
   caps: Record<RunClass, number>;
   warn(message: string): void;
-  /** Text as it is made; ephemeral. */
+  /** Text while a model writes it; ephemeral. */
   onDelta?(delta: Delta): void;
 }
 
@@ -38,7 +38,7 @@ interface Live {
   done: Promise<void>;
   /** Text since the last step; kept if the turn is aborted. */
   said: string;
-  /** Something was queued behind it in its lane. */
+  /** Whether an input was queued behind it in its lane. */
   behind: boolean;
 }
 
@@ -77,10 +77,10 @@ export class Scheduler {
     this.pump();
   }
 
-  /** Stops taking work, lets live turns finish for a while, and hands the rest back to the queue. */
+  /** Stops claiming, lets live turns finish for a while, and releases the rest to the queue. */
   async close(graceMs: number): Promise<void> {
     this.running = false;
-    await this.claiming; // what it claims is let go like the others
+    await this.claiming; // its runs are released like the others
     const turns = [...this.live.values()];
     const cancel = this.parts.clock.after(graceMs, () => {
       for (const { controller } of turns) controller.abort(new Stopped('shutdown', 'the gateway is stopping'));
@@ -89,7 +89,7 @@ export class Scheduler {
     cancel();
   }
 
-  /** Whether nothing is under way that could go on by itself. */
+  /** Whether no work is left that could progress by itself. */
   get idle(): boolean {
     return this.live.size === 0 && this.claiming === undefined;
   }
@@ -100,16 +100,16 @@ export class Scheduler {
         const live = this.lanes.get(event.sessionKey);
         if (live) live.behind = true;
       }
-    // A claim's own event makes nothing ready.
+    // The event of a claim makes no run ready.
     if (events.some((event) => event.kind === 'run' && event.state !== 'running')) this.pump();
   }
 
-  /** Runs whose stop was committed; those under way here are interrupted. */
+  /** Interrupts those of the stopped runs that are live in this gateway. */
   stop(runPks: number[]): void {
     for (const pk of runPks) this.live.get(pk)?.controller.abort(new Stopped('abort', 'aborted'));
   }
 
-  /** One claim at a time; what becomes ready meanwhile is claimed next. */
+  /** One claim at a time; runs that become ready in the meantime are claimed next. */
   pump(): void {
     if (!this.running) return;
     if (this.claiming) {
@@ -159,7 +159,7 @@ export class Scheduler {
       const wasFull = this.freeSlots()[claim.run.class] <= 0;
       if (this.live.get(claim.runPk) === live) this.live.delete(claim.runPk);
       if (this.lanes.get(claim.lane) === live) this.lanes.delete(claim.lane);
-      // What waits for a slot, or for a suspect to be over, is claimed now. Everything else is claimed when it becomes ready.
+      // Claims runs that waited for a slot or for the end of a suspect run. Other runs are claimed when they become ready.
       if (wasFull || claim.run.crashes >= suspectCrashes) this.pump();
     });
   }
@@ -228,12 +228,12 @@ export class Scheduler {
       }
     } catch (failed) {
       if (isLost(failed)) return;
-      // The row still says "running": the next start recovers it.
+      // The row is still "running", so the next start recovers it.
       this.parts.warn(`run ${claim.run.id} could not be ended: ${reasonOf(failed)}`);
     }
   }
 
-  /** A disk that is full for a moment does not leave a lane blocked: the end is written as soon as it can be. */
+  /** Retries the write of the end, so that a disk that is full for a moment does not block a lane. */
   private async finish(end: Parameters<typeof this.finishRun.body>[1]): Promise<void> {
     for (let wait = retryMs; ; wait = Math.min(wait * 2, longestRetryMs)) {
       try {

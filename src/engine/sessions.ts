@@ -1,4 +1,4 @@
-// The lives of a session: opening one, resetting it to a new one, closing it.
+// The lives of a session: opens one, resets it to a new one, closes it.
 import { InterlaneError } from '../errors.ts';
 import type { DeliveryContext } from '../protocol/session.ts';
 import type { Body } from '../store/contract.ts';
@@ -32,7 +32,7 @@ export const ensureSession: EngineCommand<{ key: string; made: sessions.NewSessi
   },
 };
 
-/** I8. What a session that is driven from outside has been told counts like what is in its transcript. */
+/** I8. Results that an outside session has read raise its taint, as entries of its transcript do. */
 export const raiseTaint: EngineCommand<{ sessionKey: string; sessionPk: number; taint: number; now: number }, void> = {
   name: 'raise taint',
   *body(t, { sessionKey, sessionPk, taint, now }) {
@@ -41,7 +41,7 @@ export const raiseTaint: EngineCommand<{ sessionKey: string; sessionPk: number; 
   },
 };
 
-/** Where a session last spoke; set by what comes in from a channel, never by inter-session work. */
+/** Records the chat of a session's last message from a channel. Inter-session work never changes it. */
 export function* rememberDelivery(t: Tx, session: SessionRow, context: DeliveryContext): Body<void> {
   const written = JSON.stringify(context);
   if (session.delivery === written) return;
@@ -49,15 +49,15 @@ export function* rememberDelivery(t: Tx, session: SessionRow, context: DeliveryC
   yield* sessions.setDelivery(t, session.pk, written);
 }
 
-/** Runs that were asked to stop, and whether the sweep has more of the queue to end. */
+/** Runs whose stop was requested, and whether the sweep has more queued runs to end. */
 export interface Stopping {
   stopping: number[];
   more: boolean;
 }
 
 /**
- * A new life for a key, in one transaction: the live run is asked to stop, what was queued can no longer start and ends with the
- * reason, and the key points to the new life. The lane is the key, so the new life's first run starts after all of that has ended.
+ * A new life for a key, in one transaction: the live run is asked to stop, queued runs can no longer start and end with the
+ * reason, and the key points to the new life. The lane is the key, so the new life's first run starts after all of them have ended.
  */
 export function resetSession(
   current: Current,
@@ -71,7 +71,7 @@ export function resetSession(
       const old = operator ? overseen(kernel.world, found, operator) : found;
       if (!old)
         throw new InterlaneError('SESSION_NOT_FOUND', `session ${JSON.stringify(key)} does not exist, so there is nothing to reset`);
-      // First, so that no flow of the old life can open another turn on it.
+      // This comes first, so that no flow of the old life can open another turn on it.
       yield* sessions.retire(t, old.pk);
       const stopped = yield* stopAll(t, kernel, old, 'reset', now);
       const session = yield* sessions.nextLife(t, old.pk, id, now);
@@ -81,7 +81,7 @@ export function resetSession(
   };
 }
 
-/** Takes a session out of the lists (archive), or frees its key for good (delete). Refuses while something is open, unless forced. */
+/** Takes a session out of the lists (archive), or frees its key for good (delete). Throws while the session has open work, unless forced. */
 export function closeSession(
   current: Current,
 ): EngineCommand<{ key: string; to: 'archived' | 'deleted'; force: boolean; now: number; operator?: Operator | undefined }, Stopping> {
@@ -111,7 +111,7 @@ function* openWork(t: Tx, kernel: Kernel, session: SessionRow): Body<string | un
   return (yield* deliveries.isOpenFor(t, session.pk)) ? 'a delivery' : undefined;
 }
 
-/** Queued runs that are ended in one transaction; the sweep goes on with the rest. */
+/** The most queued runs that end in one transaction; the sweep ends the rest. */
 const stopRows = 50;
 
 function* stopAll(t: Tx, kernel: Kernel, session: SessionRow, reason: string, now: number): Body<Stopping> {
@@ -119,7 +119,7 @@ function* stopAll(t: Tx, kernel: Kernel, session: SessionRow, reason: string, no
   return { stopping: yield* stopActive(t, kernel, session, reason, now), more };
 }
 
-/** From this transaction on nothing that is queued in a lane can start, however long it takes to end it all. */
+/** After this transaction no queued run of the lane can start, however long it takes to end them all. */
 function* stopQueue(t: Tx, kernel: Kernel, lane: string, reason: string, now: number): Body<boolean> {
   const upto = yield* runs.lastQueued(t, lane);
   if (upto === undefined) return false;
@@ -128,7 +128,7 @@ function* stopQueue(t: Tx, kernel: Kernel, lane: string, reason: string, now: nu
   return yield* endStopped(t, kernel, (yield* stops.firstIn(t, lane))!, now);
 }
 
-/** Ends some of what was stopped in a lane, oldest first; after the last one the lane goes on. Returns whether there is more. */
+/** Ends some stopped runs of a lane, oldest first; after the last one the lane continues. Returns whether there are more. */
 function* endStopped(t: Tx, kernel: Kernel, stop: StopRow, now: number): Body<boolean> {
   const queued = yield* runs.queuedUpTo(t, stop.lane, stop.upto, stopRows);
   for (const run of queued) yield* endRun(t, kernel, run, { outcome: 'aborted', code: 'ABORTED', error: stop.reason, now });
@@ -138,7 +138,7 @@ function* endStopped(t: Tx, kernel: Kernel, stop: StopRow, now: number): Body<bo
   return (yield* stops.firstIn(t, stop.lane)) !== undefined;
 }
 
-/** What a reset or a delete had to leave over. A little of it; returns 0 when there is nothing left. */
+/** Ends a few runs that a reset or a delete left over. Returns 0 when none is left. */
 export function sweepStops(current: Current): EngineCommand<{ now: number }, number> {
   return {
     name: 'sweep stops',
@@ -152,7 +152,7 @@ export function sweepStops(current: Current): EngineCommand<{ now: number }, num
   };
 }
 
-/** Ends a waiting turn of a session, and asks a running one to stop. Returns the runs that were asked. */
+/** Ends a waiting turn of a session, and asks a running one to stop. Returns the runs that must stop. */
 export function* stopActive(t: Tx, kernel: Kernel, session: SessionRow, reason: string, now: number): Body<number[]> {
   const run = yield* runs.activeIn(t, session.key);
   if (!run || run.session_pk !== session.pk) return [];

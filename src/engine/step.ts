@@ -1,4 +1,4 @@
-// A step of a turn: the assistant's words, its calls and what they cost; and the result of one call, as an entry.
+// A step of a turn: the assistant's text, its calls and their cost; and the result of one call, as an entry.
 import type { Cut } from '../protocol/transcript.ts';
 import type { Body } from '../store/contract.ts';
 import type { CallRow, RunRow, SessionRow } from '../store/rows.ts';
@@ -7,26 +7,26 @@ import * as runs from '../store/tables/runs.ts';
 import { appendEntry, type Tx } from './feed.ts';
 import { derivedId } from './ids.ts';
 
-/** What one step cost. Without a model's name it is a guess of the scripted one. */
+/** The cost of one step. Without a model's name it is an estimate of the scripted model. */
 export interface Usage {
   model?: string;
   /** Tokens read; all of the prompt. */
   input: number;
   output: number;
-  /** How many of those read were cached. */
+  /** How many of the input tokens were cached. */
   cached?: number;
   /** Millionths of a dollar, where the price is known. */
   costMicros?: number;
 }
 
-/** What a provider wants to have back with its words; nobody else reads it. */
+/** Data that a provider needs back with its messages. Only the provider reads it. */
 export type ProviderOptions = Record<string, Record<string, JsonValue>>;
 
-/** A model's reasoning, kept to be given back to it; nobody else reads it. */
+/** A model's reasoning, stored to be sent back. Only the provider reads it. */
 export interface Thought {
   type: 'reasoning';
   text: string;
-  /** Whose model thought it; another has no use for it. */
+  /** The provider of the model; another provider cannot use it. */
   provider: string;
   providerOptions?: ProviderOptions;
 }
@@ -40,7 +40,7 @@ interface PlannedCall {
   providerOptions?: ProviderOptions | undefined;
 }
 
-/** What a runner has of a step: the assistant's words and all its calls. */
+/** A step as a runner reports it: the assistant's text and all its calls. */
 export interface Step {
   text: string;
   calls: PlannedCall[];
@@ -49,19 +49,19 @@ export interface Step {
   cut?: Cut | undefined;
 }
 
-/** A model says how much it has read; the scripted one only adds up what it said. */
+/** A real model reports its prompt tokens; for the scripted model the output is added up. */
 export function tokensInUse(session: SessionRow, usage: Usage): number {
   return usage.model === undefined ? session.total_tokens + usage.output : usage.input + usage.output;
 }
 
-/** What real models cost counts; the scripted one's tokens are a guess. */
+/** Only real models have a cost; the tokens of the scripted model are an estimate. */
 export function spentOf({ model, input, output, costMicros = 0 }: Usage): runs.Spent {
   return model === undefined
     ? { ...runs.nothingSpent, tokens: input + output }
     : { model, tokens: input + output, input, output, costMicros };
 }
 
-/** In memory; the next write of the session's row keeps it. */
+/** Changes the row in memory; its next write stores it. */
 export function addToSession(session: SessionRow, usage: Usage): void {
   if (usage.model === undefined) return;
   session.input_tokens += usage.input;
@@ -74,7 +74,7 @@ export interface CallResult {
   text: string;
   isError: boolean;
   taint: number;
-  /** What the call cost, if it asked a model. */
+  /** The cost of the call, if it used a model. */
   usage?: Usage | undefined;
 }
 

@@ -1,4 +1,4 @@
-// Looks after what is due: stopped queues, waits, offers, flows, and what may be forgotten. Sleeps until the next thing is due.
+// Handles due rows: stopped queues, waits, offers, flows, retention. Sleeps until the next deadline.
 import type { Clock } from '../clock.ts';
 import { reasonOf } from '../errors.ts';
 import type { FeedEvent } from '../protocol/event.ts';
@@ -15,18 +15,18 @@ export interface SweeperParts {
   store: Store;
   clock: Clock;
   current: Current;
-  /** How long the feed, ended runs and settled deliveries are kept; for ever without it. */
+  /** How long the feed, ended runs and settled deliveries are kept; without it, for ever. */
   keepMs?: number;
-  /** Lets the search index, and whatever else is kept beside the store, forget sessions that were purged; false: ask again later. */
+  /** Deletes purged sessions from the search index and other data beside the store. False: try again later. */
   forget?(sessionPks: number[]): Promise<boolean>;
   warn(message: string): void;
-  /** Something may have become ready. */
+  /** Called when a run may have become ready. */
   ready(): void;
 }
 
-/** Timers are set again at least this often, so that a clock that jumps is noticed. */
+/** Timers are set again at least this often, so that the sweeper notices a clock that jumps. */
 const longestSleepMs = 5_000;
-/** With nothing due, this often is enough for what only gets old. */
+/** The interval for retention when nothing else is due. */
 const idleSweepMs = 60_000;
 
 export class Sweeper {
@@ -56,7 +56,7 @@ export class Sweeper {
     if (events.some((event) => event.kind === 'run' && event.state === 'waiting')) this.sweep();
   }
 
-  /** What is due may have changed: looks again now. */
+  /** Call when a deadline may have changed: the sweeper looks again now. */
   sweep(): void {
     if (!this.running) return;
     this.cancel();
@@ -83,7 +83,7 @@ export class Sweeper {
     this.cancel = clock.after(Math.min(Math.max(due - clock.now(), 1), most), () => this.sweep());
   }
 
-  /** Beside the sweep, which nothing may hold up: the index works through this at its own pace. */
+  /** Runs beside the sweep and never delays it: the index deletes at its own pace. */
   private forget(): void {
     const { store, warn, forget = async () => true } = this.parts;
     const work = async () => {

@@ -1,4 +1,4 @@
-// A claimed run → the turn that a runner sees: what it may read and write, each write one transaction under the lease.
+// A claimed run → the turn that a runner gets. Each write is one transaction under the lease.
 import type { Clock } from '../clock.ts';
 import type { Body, Reading, ReadQuery, Store } from '../store/contract.ts';
 import type { CallRow, EntryRow, SessionRow } from '../store/rows.ts';
@@ -21,13 +21,13 @@ interface TurnParts {
   clock: Pick<Clock, 'now'>;
 }
 
-/** What the scheduler keeps of a turn. */
+/** The scheduler's state of a turn. */
 interface Hold {
   claim: Claim;
   signal: AbortSignal;
   /** Active time so far. */
   usedMs(): number;
-  /** Whether something was queued behind it in its lane. */
+  /** Whether an input was queued behind it in its lane. */
   behind(): boolean;
   /** Text since the last step; kept if the turn is aborted. */
   live: { add(text: string): void; drop(): void; keep(): void };
@@ -38,7 +38,7 @@ export function makeTurn({ store, clock }: TurnParts, { claim, signal, usedMs, b
   const { run, runPk, epoch, lane } = claim;
   const lease = { runPk, epoch, lane };
   let steps = run.step;
-  // What was read with the claim is good for the first step; later ones look again.
+  // The first step uses the rows that the claim has read; later steps read them again.
   let fresh: SessionRow | undefined = claim.session;
   const pendingOf = (rows: CallRow[]): PendingCall[] =>
     rows.map((row) => ({
@@ -70,9 +70,9 @@ export function makeTurn({ store, clock }: TurnParts, { claim, signal, usedMs, b
       fresh = undefined;
       return store.read(lookAt(known), { sessionPk: session.pk, limit });
     },
-    // Before the first step there can be none.
+    // Before the first step there are no calls.
     pending: async () => (steps === 0 ? [] : pendingOf(await store.read(pendingCalls, { runPk, step: steps }))),
-    // What a stopped call still says comes too late.
+    // Ignores a result that comes after the stop.
     delta: (text) => void (signal.aborted || live.add(text)),
     retract: () => void (signal.aborted || live.drop()),
     compact: (summary) => store.write(compactSession, { ...lease, ...summary, now: clock.now() }, urgent(summary.text.length)),
@@ -147,7 +147,7 @@ export const readPrompt: ReadQuery<{ sessionPk: number; limit: number }, PromptM
   },
 };
 
-/** What was summed up is there as its summary, in the place of what it sums up; an older summary is part of the newer. */
+/** A summary replaces the entries that it sums up; a newer summary includes the older one. */
 function* promptOf(t: Reading, { pk, compact_seq: at }: SessionRow, limit: number): Body<PromptMessage[]> {
   const summary = at === null ? undefined : yield* entries.bySeq(t, pk, at);
   const through = summary ? ((JSON.parse(summary.body!) as EntryBody).compacted?.through ?? 0) : 0;

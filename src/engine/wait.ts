@@ -1,4 +1,4 @@
-// Waiting: a call that waits is a row. The end of its target, or its time, gives it a result and lets its run go on.
+// Waits: each waiting call is a row. The end of its target, or its timeout, gives it a result and lets its run continue.
 import type { Body, Reading } from '../store/contract.ts';
 import type { RunRow, SessionRow, WaitRow } from '../store/rows.ts';
 import { resumeFirst } from '../store/counters.ts';
@@ -16,11 +16,11 @@ import { passText } from './policy.ts';
 
 export type Answer = { runId: string; status: 'ok'; reply: string } | { runId: string; status: 'error' | 'timeout'; error: string };
 
-/** Results appended to waiting sessions in one transaction; the sweep takes up the rest. */
+/** Results appended to waiting sessions in one transaction; the sweep handles the rest. */
 const mostWaiters = 50;
 const sweepRows = 50;
 
-/** Gives each waiting call its result. Bounded; the sweep finds what is left over. */
+/** Gives each waiting call its result. Bounded; the sweep handles the rest. */
 export function* answerWaiters(t: Tx, kernel: Kernel, ended: RunRow, now: number): Body<void> {
   const waiting = yield* waits.forTarget(t, 'run', ended.pk, mostWaiters);
   yield* t.lock(...waiting.map((wait) => `lane:${wait.lane}` as const));
@@ -32,11 +32,11 @@ export function* answerWaiters(t: Tx, kernel: Kernel, ended: RunRow, now: number
   if (waiting.length === mostWaiters) yield* waits.makeDue(t, 'run', ended.pk);
 }
 
-/** What a run's end is to the session that waited for it. */
+/** The end of a run, as the answer for the session that waited for it. */
 export function* answerTo(t: Reading, world: World, ended: RunRow, waiter: SessionRow): Body<{ value: Answer; taint: number }> {
   const target = yield* sessions.get(t, ended.session_pk);
   const reply = yield* entries.textAt(t, target.pk, ended.reply_seq);
-  // The target may have taken in more than the waiter may know since the message was sent, so policy is asked about the reply now.
+  // The target's taint may have risen since the message was sent, so policy decides about the reply now.
   const passed = passText(world, 'reply', target, waiter, reply).text;
   const runId = ended.id;
   if (passed === undefined) return { value: { runId, status: 'error', error: withheldReply }, taint: waiter.taint };
@@ -44,10 +44,10 @@ export function* answerTo(t: Reading, world: World, ended: RunRow, waiter: Sessi
   return { value: { runId, status: 'error', error: ended.error ?? `the run ended: ${ended.state}` }, taint: target.taint };
 }
 
-/** The result of a wait whose time is over while the run goes on. */
+/** The result of a wait that timed out while the run continues. */
 export const notYet = (runId: string): Answer => ({ runId, status: 'timeout', error: noReplyYet });
 
-/** Settles one wait. When it was the call's last one the result becomes an entry, and the run goes on when it waits for nothing else. */
+/** Settles one wait. When it was the call's last one the result becomes an entry, and the run continues if it has no other waits. */
 function* answerWait(t: Tx, wait: WaitRow, run: RunRow, waiter: SessionRow, answer: Answer, taint: number, now: number): Body<void> {
   const others = yield* waits.besides(t, wait);
   if (others.some((other) => other.answer === null)) {
@@ -67,7 +67,7 @@ function* answerWait(t: Tx, wait: WaitRow, run: RunRow, waiter: SessionRow, answ
   if (run.state === 'waiting' && !(yield* waits.anyOf(t, run.pk))) yield* runs.setReady(t, run.pk, resumeFirst + (yield* t.next('ready')));
 }
 
-/** Waits whose time is over, among them those that an ending with very many waiters left for later. */
+/** Overdue waits, including those that the end of a run with very many waiters left over. */
 export const sweepWaits = (current: Current): EngineCommand<{ now: number }, number> => ({
   name: 'sweep waits',
   *body(t, { now }) {

@@ -1,4 +1,4 @@
-// Callers that wait for a run: any number of them, before, during and after it. A wait is on the run's row, so it survives reconnects.
+// Callers that wait for a run: any number, before, during and after it. A wait is for the run's row, so a caller can reconnect and wait again.
 import type { Clock } from '../clock.ts';
 import { InterlaneError } from '../errors.ts';
 import type { FeedEvent } from '../protocol/event.ts';
@@ -21,7 +21,7 @@ export class WaitingRoom {
     this.replyTo = replyTo(parts.current);
   }
 
-  /** Resolves pending waits with what their runs are doing now. */
+  /** Resolves pending waits with the current state of their runs. */
   close(): void {
     this.open = false;
     for (const set of this.waiters.values()) for (const wake of set) wake();
@@ -32,13 +32,13 @@ export class WaitingRoom {
       if (event.kind === 'run' && isTerminal(event.state)) for (const wake of this.waiters.get(event.runId) ?? []) wake();
   }
 
-  /** For a session that is driven from outside: the answer to what it sent, or that there is none yet. */
+  /** For an outside session: the answer to its message, or that there is none yet. */
   async reply(runId: string, waiterPk: number, timeoutMs: number, signal: AbortSignal): Promise<{ value: Answer; taint: number }> {
     await this.wait(runId, timeoutMs, signal);
     return this.store.read(this.replyTo, { runId, waiterPk });
   }
 
-  /** The run's end, or what it is doing when the time is over. */
+  /** The end of the run, or its state at the timeout. */
   async wait(runId: string, timeoutMs: number, signal?: AbortSignal): Promise<RunView> {
     let over = timeoutMs <= 0;
     let wake = () => {};
@@ -50,14 +50,14 @@ export class WaitingRoom {
     signal?.addEventListener('abort', stop, { once: true });
     try {
       for (let awaited = runId; ;) {
-        // Listening starts before looking, so that an end in between is not missed.
+        // Listens before it looks, so that it does not miss an end in between.
         const woken = new Promise<void>((resolve) => (wake = resolve));
         const undo = this.listen(awaited, () => wake());
         try {
           const view = await this.store.read(runView, { runId });
           if (!view) throw new InterlaneError('RUN_NOT_FOUND', `run ${JSON.stringify(runId.slice(0, 100))} does not exist`);
           if (isTerminal(view.state) || over || signal?.aborted || !this.open) return { ...view, runId };
-          // A run that was taken in by another has ended itself; the wait goes on with the other one.
+          // A merged run has ended itself; the wait continues with the run that absorbed it.
           if (view.runId === awaited) await woken;
           awaited = view.runId;
         } finally {

@@ -1,4 +1,4 @@
-// After each commit its events go to whoever listens, in order; who has missed some reads them from the feed first, without a gap.
+// After each commit the bus hands its events to subscribers, in order. A subscriber that missed some first reads them from the feed, without a gap.
 import type { FeedEvent } from '../protocol/event.ts';
 import type { RunState } from '../protocol/run.ts';
 import { InterlaneError } from '../errors.ts';
@@ -12,25 +12,25 @@ import * as sessions from '../store/tables/sessions.ts';
 import { happened, messageOf, type FeedDetail } from '../store/views.ts';
 
 interface Subscription {
-  /** Only events this says yes to. Asked for each event, with the level it has now. */
+  /** Filters events. Called for each event, with its current level. */
   wants(event: FeedEvent): boolean;
-  /** Awaited, so that a slow reader is not buffered for: it reads on from the store when it is ready. */
+  /** Awaited, so that the bus buffers nothing for a slow reader: it continues from the store when it is ready. */
   deliver(event: FeedEvent): Promise<void> | void;
-  /** The cursor is older than what the feed still holds: start over from what is there. */
+  /** The cursor is older than the feed: start over from the current state. */
   reset(): void;
-  /** Deliver failed or the store did; the subscription is over. */
+  /** `deliver` or the store failed; the subscription is over. */
   failed(error: unknown): void;
 }
 
-/** Events handed over in one go; a subscriber that falls further behind reads pages from the store. */
+/** The most events in one hand-over; a subscriber that falls further behind reads pages from the store. */
 const pageSize = 200;
 
 export interface Bus {
   /** From just after `cursor` (or from now on), each event once and in order. Returns the undo. */
   subscribe(subscription: Subscription, cursor?: number): () => void;
-  /** How many listen now. */
+  /** The number of subscribers. */
   readonly subscribers: number;
-  /** How many events the slowest subscriber has still to hear. */
+  /** How many events the slowest subscriber is behind. */
   lag(): number;
   close(): void;
 }
@@ -73,7 +73,7 @@ export function createBus(store: Store): Bus {
   };
 }
 
-/** A subscriber is a cursor. Live events are taken only when they follow it directly; otherwise the store is read. */
+/** A subscriber is a cursor. It takes live events only if they follow the cursor directly; otherwise it reads the store. */
 class Reader {
   closed = false;
   private readonly store: Store;
@@ -82,7 +82,7 @@ class Reader {
   private cursor: number | undefined;
   private live: FeedEvent[] = [];
   private behind = false;
-  /** Something was committed since the store was last read. */
+  /** Events were committed since the store was last read. */
   private missed = false;
   private busy = false;
 
@@ -101,7 +101,7 @@ class Reader {
   offer(events: FeedEvent[]): void {
     if (this.closed) return;
     if (this.behind || this.live.length + events.length > pageSize) {
-      // Not kept in memory: what is missing is read from the store after the cursor.
+      // Missing events are not kept in memory; they are read from the store, after the cursor.
       this.behind = true;
       this.missed = true;
       if (this.cursor === undefined) this.cursor = (this.live[0] ?? events[0]!).pos - 1;
@@ -137,7 +137,7 @@ class Reader {
       this.cursor = page.oldest - 1;
       return;
     }
-    // Cleared before handing over: what commits from now on is taken live. What came while the store was read is read next.
+    // Cleared before the hand-over: later commits arrive live. Events that were committed during the read are read next.
     if (!page.more && !this.missed) this.behind = false;
     await this.handOver(page.events);
     this.cursor = Math.max(this.cursor ?? 0, page.last);
@@ -163,7 +163,7 @@ const feedAfter: ReadQuery<
   *body(t, { cursor, limit }) {
     const latest = yield* feed.latest(t);
     const oldest = (yield* feed.oldest(t)) ?? latest + 1;
-    // Older than what is kept (the beginning is, too, once it was forgotten), or from another database: what was missed is unknown.
+    // The cursor is older than the feed, or from another database: the missed events are unknown.
     if (cursor + 1 < oldest || cursor > latest) return { events: [], reset: true, oldest, last: cursor, more: false };
     const rows = yield* feed.after(t, cursor, limit);
     const events: FeedEvent[] = [];
@@ -175,7 +175,7 @@ const feedAfter: ReadQuery<
   },
 };
 
-/** The event as it was published; undefined when what it speaks of was deleted and forgotten. */
+/** The event as it was published; undefined if its subject has been deleted and purged. */
 function* eventOf(t: Reading, row: feed.FeedRow): Body<FeedEvent | undefined> {
   const session = yield* sessions.byPk(t, row.session_pk);
   if (!session) return undefined;

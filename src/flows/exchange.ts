@@ -16,7 +16,7 @@ import { passText } from '../engine/policy.ts';
 import { enqueue } from '../engine/queue.ts';
 import { announceRequest } from '../wording.ts';
 
-/** A flow that nothing advances is looked at again after this long. */
+/** The sweep checks a flow that did not advance for this long. */
 export const flowDueMs = 3_600_000;
 const sweepRows = 50;
 /** Without its target nothing announces an exchange; without its requester it goes straight to the announce. */
@@ -28,8 +28,8 @@ interface Loaded {
   target: SessionRow;
   requester: SessionRow | undefined;
   end: FlowEnd;
-  /** The reply as the other side may read it; undefined when policy stops it. */
-  passed: string | undefined;
+  /** The reply as policy lets the other side read it; undefined if policy blocks it. */
+  filtered: string | undefined;
   state: ExchangeState;
 }
 
@@ -49,13 +49,14 @@ export const exchangeFlow: Flow<Loaded, ExchangeStep> = {
       exchange.last_seq = run.reply_seq;
     }
     const other = phase === 'announce' ? undefined : session.pk === target.pk ? requester : target;
-    const passed = other && reply !== '' ? passText(world, 'reply', session, other, reply).text : undefined;
+    const filtered = other && reply !== '' ? passText(world, 'reply', session, other, reply).text : undefined;
     const canReplyBack = requester !== undefined && isAlive(requester) && requester.pk !== target.pk;
     const state = { phase, turn: exchange.turn, maxTurns: exchange.max_turns, canReplyBack };
-    return { exchange, target, requester, end, passed, state };
+    return { exchange, target, requester, end, filtered, state };
   },
 
-  next: ({ state, end, passed }) => advanceExchange(state, { ok: end.run.state === 'ok', reply: end.reply, mayFlow: passed !== undefined }),
+  next: ({ state, end, filtered }) =>
+    advanceExchange(state, { ok: end.run.state === 'ok', reply: end.reply, mayFlow: filtered !== undefined }),
 
   *apply(t, kernel, loaded, step) {
     const { exchange, target, requester, end } = loaded;
@@ -65,7 +66,7 @@ export const exchangeFlow: Flow<Loaded, ExchangeStep> = {
         if (!isAlive(speaker)) return yield* finish(t, exchange, end.session, 'done', targetGone, end.now);
         const from = end.session;
         const context = { kind: 'reply', from: from.key, turn: step.turn, of: exchange.max_turns, side: step.side } as const;
-        const turn = { turn: step.turn, state: 'reply', text: loaded.passed!, context, from, taint: from.taint } as const;
+        const turn = { turn: step.turn, state: 'reply', text: loaded.filtered!, context, from, taint: from.taint } as const;
         return yield* startTurn(t, exchange, speaker, turn, end);
       }
       case 'announce': {
@@ -96,7 +97,7 @@ export const exchangeFlow: Flow<Loaded, ExchangeStep> = {
     if (exchange) yield* finish(t, exchange, end.session, 'failed', why, end.now);
   },
 
-  /** Overdue: one that still has a turn to come gets more time; one that has none failed. */
+  /** Overdue flows: extends one that still has an open turn, otherwise marks it failed. */
   *sweep(t, _, now) {
     const due = yield* exchanges.due(t, now, sweepRows);
     for (const exchange of due) {
@@ -155,7 +156,7 @@ function* announceContext(
   let latestReply: string | undefined;
   if (saidLast !== null && !(saidLast === target.pk && exchange.last_seq === exchange.first_seq)) {
     latestReply = yield* entries.textAt(t, saidLast, exchange.last_seq);
-    // The requester's last reply has not been in the target's session yet, so carrying it there needs a decision like any reply.
+    // The requester's last reply was never in the target's session, so it needs a decision like any reply.
     if (requester && saidLast === requester.pk) latestReply = passText(world, 'reply', requester, target, latestReply).text;
   }
   return {

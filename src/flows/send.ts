@@ -17,7 +17,7 @@ import * as sessions from '../store/tables/sessions.ts';
 import * as waits from '../store/tables/waits.ts';
 import { flowDueMs } from './exchange.ts';
 
-/** The calling run and which of its tool calls this is; or a session that is driven from outside, and a name for the call. */
+/** The calling run and the place of this call in it; or an outside session and an id of the call. */
 export type SendOrigin = (Lease & { step: number; idx: number }) | { sessionPk: number; callId: string };
 
 export interface SendArgs {
@@ -39,7 +39,7 @@ const mostHops = 12;
 const pairWindowMs = 60_000;
 const pairLimit = 30;
 
-/** Keyed by the call: done again after a crash, it finds what it did before. */
+/** Keyed by the call: repeated after a crash, it finds its first result. */
 export function sendToSession(current: Current): EngineCommand<SendArgs, Sent> {
   return {
     name: 'send to session',
@@ -85,7 +85,7 @@ export function sendToSession(current: Current): EngineCommand<SendArgs, Sent> {
       const made = yield* enqueue(t, target, input, args.now);
       yield* exchanges.addTurn(t, exchange.pk, 0, made.pk);
       noteExchange(t, target, exchange, 'request', args.now);
-      // Only a run can be parked; a caller from outside waits for the run itself.
+      // Only a run can be parked; an outside caller waits for the run itself.
       if (run === undefined || args.waitMs === 0) return { runId, waiting: false };
       yield* waits.insert(t, {
         run_pk: run.pk,
@@ -107,17 +107,17 @@ interface Sender {
   run: (Pick<RunRow, 'pk' | 'lane' | 'budget_ms'> & { step: number; idx: number }) | undefined;
   caller: SessionRow;
   exchangeId: string;
-  /** How far it is from what started it, and what that was. */
+  /** The number of messages since the run that started the chain, and that run. */
   hop: number;
   rootPk: number | undefined;
 }
 
-/** I3. A run sends only while this gateway holds it. The exchange's id comes from the call, so that doing it again finds it. */
+/** I3. A run sends only while this gateway has its lease. The exchange's id is derived from the call, so that a repeated call finds it. */
 function* senderOf(t: Tx, from: SendOrigin): Body<Sender> {
   if ('callId' in from) {
     const caller = yield* sessions.live(t, from.sessionPk);
     if (!caller) throw new InterlaneError('SESSION_NOT_FOUND', 'session of the caller was reset or closed');
-    // What a guest sends while it has a turn was started by that turn, so that guests cannot send in circles for ever.
+    // A message that a guest sends during a turn belongs to that turn's chain, so that guests cannot send in circles for ever.
     const offer = yield* offers.openIn(t, caller.key);
     const turn = offer?.state === 'taken' ? yield* runs.get(t, offer.run_pk) : undefined;
     return { run: undefined, caller, exchangeId: derivedId(caller.id, 'call', from.callId, 'exchange'), ...chainOf(turn) };
@@ -133,21 +133,21 @@ function* refuseLoops(t: Tx, hop: number, caller: SessionRow, target: SessionRow
   if (hop > mostHops)
     throw new InterlaneError(
       'LOOP_LIMIT',
-      `message was not sent: it is ${hop} messages away from what started it, and at most ${mostHops} are allowed`,
+      `message was not sent: its chain of messages is ${hop} long, and at most ${mostHops} are allowed; answer without sending`,
     );
   if ((yield* exchanges.recentBetween(t, caller.pk, target.pk, args.now - pairWindowMs, pairLimit)) >= pairLimit)
     throw new InterlaneError(
       'LOOP_LIMIT',
-      `message was not sent: ${pairLimit} messages went to this session in the last minute; wait a little`,
+      `message was not sent: you sent ${pairLimit} messages to this session in the last minute; wait a minute`,
     );
   if (args.waitMs > 0 && (yield* waitsFor(t, target.key, caller.key)))
     throw new InterlaneError(
       'CYCLIC_WAIT',
-      'message was not sent: that session is waiting for this one, so waiting for it would never end; send with timeoutSeconds 0',
+      'message was not sent: that session waits for this one, so this wait would never end; send with timeoutSeconds 0',
     );
 }
 
-/** Whether a session, or one it waits for, waits for another. */
+/** Whether a session waits for another, directly or through the sessions it waits for. */
 function* waitsFor(t: Tx, from: string, to: string): Body<boolean> {
   const seen = new Set<string>();
   const next = [from];

@@ -1,4 +1,4 @@
-// The configured agents as one table: id → what holds for it, its own settings over the defaults.
+// The configured agents as one table: id → its settings, its own over the defaults.
 import { agentId } from '../protocol/ids.ts';
 import type { RuleSettings, SandboxMode, ToolList } from '../protocol/settings.ts';
 import type { KeyContext, SessionKey } from './session-key.ts';
@@ -13,7 +13,7 @@ export interface Agent {
 }
 
 export interface AgentTable {
-  /** Empty when `agents.list` is: then any id is an agent with the default settings. */
+  /** Empty when `agents.list` is empty: then any id is an agent with the default settings. */
   byId: Map<string, Agent>;
   defaultId: string;
   unlisted: Omit<Agent, 'id'>;
@@ -49,7 +49,7 @@ export function compileAgents(settings: Pick<RuleSettings, 'agents' | 'session'>
   };
 }
 
-/** The agent of an id that a key or a binding names. */
+/** The settings of an agent that a key or a binding names. */
 export function agentOf(table: AgentTable, id: string): Agent {
   return table.byId.get(id) ?? { id, ...table.unlisted };
 }
@@ -59,17 +59,17 @@ export function isKnownAgent(table: AgentTable, id: string): boolean {
   return table.byId.size === 0 || table.byId.has(id);
 }
 
-/** How keys are read on behalf of an agent. */
+/** The context in which keys of an agent are parsed. */
 export function keyContext(table: AgentTable, agent: string): KeyContext {
   return { agentId: agent, mainKey: table.mainKey, globalOwner: table.globalOwner };
 }
 
-/** Whether a key is that of its agent's main session itself. */
+/** Whether a key is its agent's main session itself, not a thread of it. */
 export function isMain(key: SessionKey): boolean {
   return (key.shape === 'main' || key.shape === 'global') && key.threads.length === 0;
 }
 
-/** Whether a session's tools run in a sandbox: the mode of its agent decides, by whether it is that agent's main session. */
+/** Whether a session's tools run in a sandbox: depends on its agent's mode and on whether it is that agent's main session. */
 export function isSandboxed(table: AgentTable, key: SessionKey): boolean {
   const mode = agentOf(table, key.agent).sandbox.mode;
   if (mode === 'non-main') return !isMain(key);

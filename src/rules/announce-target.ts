@@ -1,4 +1,4 @@
-// Where an announce goes: the group or channel in the session's key, else where the session last spoke, else nowhere.
+// Where an announce goes: to the group or channel in the session's key, else to the chat of its last message, else nowhere.
 import type { DeliveryContext } from '../protocol/session.ts';
 import { idOf, type SessionKey } from './session-key.ts';
 
@@ -13,7 +13,7 @@ export function announceTarget(key: SessionKey, recorded: DeliveryContext | unde
     const thread = key.threads.at(-1);
     const threadId = thread && idOf(thread.id);
     const known = channel !== undefined && to !== undefined && (!thread || threadId !== undefined);
-    // A key has no account: it comes from the record, if that speaks of the same channel. A platform may care about the
+    // A key has no account: it comes from the record, if that is about the same channel. A platform may care about the
     // case of its ids, which a key does not keep, so the record's own spelling of the same id is preferred.
     if (known) {
       const same = recorded?.channel.toLowerCase() === channel ? recorded : undefined;

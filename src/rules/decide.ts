@@ -1,4 +1,4 @@
-// The one door: what a session asks to do → ALLOW, BLOCK or REDACT, with every rule that was asked, in order.
+// Policy: a request of a session → ALLOW, BLOCK or REDACT, with every rule that was evaluated, in order.
 import type { RE2JS } from 're2js';
 import type { ErrorCode } from '../errors.ts';
 import type { Effect, RuleTrace } from '../protocol/decision.ts';
@@ -16,7 +16,7 @@ import { destinationLevel, join, mayFlow } from './taint.ts';
 import { compileToolRules, decideTool, serverOf, serversFor, type ToolAnswer, type ToolHolder, type ToolRules } from './tool-policy.ts';
 import { decideVisibility, listFilter, passesFilter, scopeOf, type ListFilter, type Observer, type Viewed } from './visibility.ts';
 
-/** Everything decisions depend on besides the request; made once from a config. */
+/** Everything that decisions depend on besides the request. Built once from a config. */
 export interface World {
   agents: AgentTable;
   visibility: Visibility;
@@ -26,11 +26,11 @@ export interface World {
   policy: Policy;
   maxSpawnDepth: number;
   tools: ToolRules;
-  /** Told of what is decided in earnest, by whoever asked. `decide` itself never calls it and stays pure. */
+  /** Counts decisions that are enforced. Callers of `decide` call it; `decide` itself stays pure. */
   decided?(action: Request['action'], effect: Effect): void;
 }
 
-/** A session as the door sees it: its facts, with the key already read. */
+/** A session as policy sees it: its facts, with the key already parsed. */
 export interface Party {
   key: SessionKey;
   storeKey: string;
@@ -50,21 +50,21 @@ export type Request =
     }
   | { action: 'deliver'; caller: Party; channel: string; chatType?: ChatTypeWord | undefined; text?: string | undefined }
   | { action: 'tool' | 'result'; caller: Party; tool: string; text?: string | undefined }
-  /** An operator, who is no session: sees what is not above the level of its token. `sends`: with a message to be answered. */
+  /** An operator is no session and sees sessions up to the level of its token. `sends`: the operator sends a message that needs an answer. */
   | { action: 'operate'; level: Level; target: Party; sends: boolean };
 
 export interface Decision {
   effect: Effect;
-  /** For the operator, and for the caller unless `hidden`. */
+  /** Operators read this reason; so does the caller, unless `hidden` is set. */
   why: string;
   code?: ErrorCode;
-  /** The caller must not learn that the target exists: answer as if it did not. */
+  /** The caller must not learn that the target exists: answer as if it did not exist. */
   hidden: boolean;
   rules: RuleTrace[];
   redactions: RE2JS[];
 }
 
-/** The level of what comes from a channel; one without an entry is PUBLIC. */
+/** The level of messages from a channel; a channel without an entry is PUBLIC. */
 export const channelLevel = (world: World, channel: string) => (world.channelLevels.get(channel) ?? 'PUBLIC') as Level;
 
 export function compileWorld(settings: RuleSettings): World {
@@ -80,7 +80,7 @@ export function compileWorld(settings: RuleSettings): World {
   };
 }
 
-/** A key without an agent belongs to `agent`, the one who speaks of it; `spawnedBy` without one, to the session's own. */
+/** A key without an agent belongs to `agent`, the caller's; a `spawnedBy` without one belongs to the session's own agent. */
 export function partyOf(world: World, facts: SessionFacts, agent = world.agents.defaultId): Party {
   const key = requireSessionKey(facts.key, keyContext(world.agents, agent));
   const spawnedBy =
@@ -88,7 +88,7 @@ export function partyOf(world: World, facts: SessionFacts, agent = world.agents.
   return { key, storeKey: formatSessionKey(key), facts: { ...facts, spawnedBy } };
 }
 
-/** I6. Pure: the same request in the same world has the same answer, wherever it is asked. */
+/** I6. Pure: the same request in the same world always gets the same decision. */
 export function decide(request: Request, world: World): Decision {
   const verdict = new Verdict();
   switch (request.action) {
@@ -101,12 +101,12 @@ export function decide(request: Request, world: World): Decision {
       if (request.caller.storeKey === request.target.storeKey)
         verdict.block('send.self', 'SEND_TO_SELF', 'a session does not send to itself');
       reach(verdict, world, request.caller, request.target);
-      verdict.note('send-policy', 'an inter-session message is not delivered to a channel; its announce is, and is asked then');
+      verdict.note('send-policy', 'an inter-session message is not delivered to a channel; its announce is, and is decided then');
       flowTo(verdict, request.caller, request.target.facts.taint, 'the target session');
       hook(verdict, world, request.caller, { hook: 'PRE_CONTEXT_INJECTION', text: request.text });
       break;
     case 'reply':
-      // An answer goes to who asked: reaching them was decided then, and only what it carries is asked now.
+      // A reply goes back to the requester. The request decided that they may reach each other; the reply's text is decided now.
       flowTo(verdict, request.caller, request.target.facts.taint, 'the session that asked');
       hook(verdict, world, request.caller, { hook: 'PRE_CONTEXT_INJECTION', text: request.text });
       break;
@@ -135,12 +135,12 @@ export function decide(request: Request, world: World): Decision {
   return verdict.decision();
 }
 
-/** Whether a session gets a tool at all, whatever it is called with: what a model is offered, and what `decide` begins with. */
+/** Whether a session gets a tool at all, whatever its arguments. Models are offered these tools, and `decide` starts with this check. */
 export function toolFor(world: World, caller: Party, tool: string): ToolAnswer {
   return decideTool(world.tools, tool, holderOf(world, caller));
 }
 
-/** The outside servers of which a session may get a tool; no other one is started for it. */
+/** The outside servers whose tools a session may get; no other server is started for it. */
 export function usableServers(world: World, caller: Party): string[] {
   return serversFor(world.tools, holderOf(world, caller));
 }
@@ -157,7 +157,7 @@ function holderOf(world: World, caller: Party): ToolHolder {
   };
 }
 
-/** What a caller's lists are cut to, as plain data; agrees with `decide({ action: 'list' })` on every session. */
+/** The filter of a caller's lists, as plain data; agrees with `decide({ action: 'list' })` on every session. */
 export interface ListScope {
   visibility: Visibility;
   why: string;
@@ -180,7 +180,7 @@ export function inListScope(scope: ListScope, row: Party): boolean {
   return passesScope(scope, { ...viewed, level: knownFrom(row) });
 }
 
-/** The same for a session of which only the facts that lists depend on are known. */
+/** The same, for a session whose facts are known only as far as lists depend on them. */
 export function passesScope(scope: ListScope, viewed: Viewed & { level: Level }): boolean {
   return passesFilter(scope.filter, viewed) && (viewed.key === scope.filter.key || scope.levels.includes(viewed.level));
 }
@@ -191,7 +191,7 @@ function reach(verdict: Verdict, world: World, caller: Party, target: Party): vo
   if (depthOf(caller) > 0)
     verdict.note(
       'subagent.tools',
-      'a spawned session has no session tools unless tools.subagents.tools gives it some; this is what holds if it has',
+      'a spawned session has no session tools unless tools.subagents.tools gives it some; this rule applies if it has any',
     );
   const own = caller.storeKey === target.storeKey;
   const viewed = { key: target.storeKey, agent: target.key.agent, spawnedBy: target.facts.spawnedBy };
@@ -207,7 +207,7 @@ function reach(verdict: Verdict, world: World, caller: Party, target: Party): vo
   verdict.gate('taint.read', below, 'SESSION_NOT_FOUND', `the target is ${level}, the caller is ${caller.facts.taint}`, 'hides');
 }
 
-/** Never write down: what a session says carries its taint. */
+/** No write-down: text of a session carries the session's taint. */
 function flowTo(verdict: Verdict, from: Party, to: Level | undefined, what: string): void {
   const why = to === undefined ? `${what} has no known level` : `the caller is ${from.facts.taint}, ${what} is ${to}`;
   verdict.gate('taint.write', to !== undefined && mayFlow(from.facts.taint, to), 'WRITE_DOWN', why);
@@ -275,23 +275,23 @@ function observerOf(world: World, caller: Party): Observer {
   };
 }
 
-/** The channel a session is known to speak on: its record, its key, or where it last spoke. */
+/** The channel of a session: from its record, its key, or its last delivery. */
 export function speaksOn({ key, facts }: Party): string | undefined {
   return facts.channel ?? keyChannel(key) ?? facts.deliveryContext?.channel;
 }
 
-/** How deep a session is. One that was spawned is never taken for one that was not, whatever its record lacks. */
+/** How deep a session is. A spawned session is never treated as one that was not spawned, even if its record is incomplete. */
 function depthOf({ key, facts }: Party): number {
   const spawned = key.shape === 'subagent' || key.shape === 'acp' || facts.spawnedBy !== undefined;
   return Math.max(facts.depth ?? 0, spawned ? 1 : 0);
 }
 
-/** The level from which a session may be known at all. */
+/** The lowest level whose callers may learn that the session exists. */
 function knownFrom(session: Party): Level {
   return join(session.facts.taint, session.facts.existTaint);
 }
 
-/** Collects what every gate says. All of them are asked, so the trace shows each obstacle; the first one gives the code. */
+/** Collects the verdict of every gate. All gates are evaluated, so that the trace shows each obstacle; the first refusal gives the code. */
 class Verdict {
   private readonly rules: RuleTrace[] = [];
   private refused: { code: ErrorCode; why: string } | undefined;

@@ -1,4 +1,4 @@
-// The life of one sessions_send after its first run: who speaks next, when it is announced, when it is over. A pure reducer.
+// The exchange of one sessions_send after its first run: which side speaks next, when it is announced, when it ends. A pure reducer.
 
 export const replySkip = 'REPLY_SKIP';
 export const announceSkip = 'ANNOUNCE_SKIP';
@@ -8,11 +8,11 @@ export interface ExchangeState {
   /** The reply-back turn that has just ended; 0 while the request is answered. */
   turn: number;
   maxTurns: number;
-  /** The requester is a session in its life of then, and another one than the target. */
+  /** The requester has not been reset or closed since, and is not the target itself. */
   canReplyBack: boolean;
 }
 
-/** How the run of the current phase ended. `mayFlow` is policy's word on carrying this reply to the other side, asked now. */
+/** How the run of the current phase ended. `mayFlow`: policy, evaluated now, allows this reply to go to the other side. */
 export interface TurnEnd {
   ok: boolean;
   reply: string;
@@ -47,7 +47,7 @@ function nextTurn(state: ExchangeState, end: TurnEnd, reply: string): ExchangeSt
   const turn = state.turn + 1;
   // The requester speaks first, with the target's first reply; then they alternate.
   const side = turn % 2 === 1 ? 'requester' : 'target';
-  // Also one that was reset or closed since: the target still has something to tell, and its own channel to tell it to.
+  // This includes a requester that was reset or closed since: the target still has a result, and its own channel to announce it on.
   if (side === 'requester' && !state.canReplyBack) return { next: 'announce', why: 'nobody to reply back to' };
   if (reply === replySkip) return { next: 'announce', why: 'a side skipped its reply' };
   if (state.turn >= state.maxTurns) return { next: 'announce', why: `all ${state.maxTurns} turns were taken` };
@@ -55,7 +55,7 @@ function nextTurn(state: ExchangeState, end: TurnEnd, reply: string): ExchangeSt
   return { next: 'turn', turn, side };
 }
 
-/** Whether the reply of this phase is the latest one worth telling: skips are not. */
+/** Whether a reply counts as the latest reply of an exchange. Skips and empty replies do not. */
 export function isTelling(reply: string): boolean {
   const text = reply.trim();
   return text !== '' && text !== replySkip;

@@ -1,4 +1,4 @@
-// The rules, asked one question and answering in full: the same functions that decide, and nothing else.
+// One question → the full answer of the rules, computed by the same functions that decide.
 import type { z } from 'zod';
 import type { Explanation } from '../protocol/decision.ts';
 import type { ExplainAccess, ExplainKey, ExplainRoute, ExplainSend, ExplainTools } from '../protocol/explain.ts';
@@ -98,10 +98,10 @@ export function explainAccess(world: World, question: z.infer<typeof ExplainAcce
   });
 }
 
-/** One line for each tool there is, or every rule about one of them. */
+/** One line for each tool, or every rule about one tool. */
 export function explainTools(world: World, { session, tool }: z.infer<typeof ExplainTools>, names: Iterable<string>): Explanation {
   const caller = partyOf(world, session);
-  // Only a guest is asked about a guest's tools.
+  // Guest tools are listed only for guests.
   const asked = [...names].filter((name) => caller.key.shape === 'guest' || !guestToolNames.includes(name));
   const answers = (tool === undefined ? asked : [tool]).map((name) => toolFor(world, caller, name));
   const given = answers.filter((one) => one.allowed).map((one) => one.tool);
@@ -115,7 +115,7 @@ export function explainTools(world: World, { session, tool }: z.infer<typeof Exp
   };
 }
 
-/** What there is to ask about without a running gateway: the built-in tools, and all of each outside server's at once. */
+/** The tools that are known without a running gateway: the built-in ones, and one pattern for each outside server. */
 export function toolNamesOf(world: World): string[] {
   return [...toolNames, ...guestToolNames, ...[...world.tools.servers.keys()].map((server) => `${server}__*`)];
 }

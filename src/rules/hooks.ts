@@ -1,4 +1,4 @@
-// The operator's own rules (`policy.rules`): at each hook all that match are taken, and the strictest wins. They only tighten.
+// The operator's own rules (`policy.rules`): at each hook every matching rule applies, and the strictest wins. Rules only tighten policy.
 import { RE2JS } from 're2js';
 import { reasonOf } from '../errors.ts';
 import type { Effect, RuleTrace } from '../protocol/decision.ts';
@@ -15,7 +15,7 @@ interface CompiledRule {
 
 export type Policy = Map<HookName, CompiledRule[]>;
 
-/** What is about to happen. `text` is what would pass: a message, a tool's arguments as JSON, a tool's result. */
+/** The action that a hook checks. `text` is its content: a message, a tool's arguments as JSON, a tool's result. */
 export interface HookSubject {
   hook: HookName;
   agent: string;
@@ -72,8 +72,8 @@ export function askHook(policy: Policy, subject: HookSubject): HookAnswer {
 }
 
 /**
- * The text without what REDACT rules found in it. Its label stays what it was. Every pattern reads the original text, so that
- * one rule cannot break up what another would have found.
+ * The text without the matches of REDACT rules. Its label does not change. Every pattern reads the original text, so that
+ * one rule cannot break up a match of another.
  */
 export function redact(text: string, patterns: RE2JS[]): string {
   const ranges = patterns.flatMap((pattern) => findAll(pattern, text)).toSorted((a, b) => a.start - b.start);
@@ -87,7 +87,7 @@ export function redact(text: string, patterns: RE2JS[]): string {
   return result + text.slice(at);
 }
 
-/** One search is linear; searching again after every match need not be. Past this much, the rest of the text is taken out whole. */
+/** One search is linear, but searching again after every match is not. After this many matches the rest of the text is removed. */
 const mostMatches = 200;
 const mostWork = 20_000_000;
 

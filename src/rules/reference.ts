@@ -1,11 +1,11 @@
-// Which session a caller means: text or label → what to look up → the one session it may see, or an answer that gives nothing away.
+// Which session a caller means: text or label → look-ups → the one visible session, or an error that does not reveal hidden ones.
 import { nearest } from '../nearest.ts';
 import { type ErrorCode } from '../errors.ts';
 import { agentId as agentIdOf, isIdToken } from '../protocol/ids.ts';
 import { keyContext, type AgentTable } from './agents.ts';
 import { formatSessionKey, parseSessionKey } from './session-key.ts';
 
-/** What a caller wrote: a key, a request key, `main` or a session id; or a label; or how a session id begins. */
+/** A reference as written: a key, a request key, `main` or a session id; or a label; or the start of a session id. */
 export interface Reference {
   session?: string | undefined;
   label?: string | undefined;
@@ -13,22 +13,22 @@ export interface Reference {
   agentId?: string | undefined;
 }
 
-/** How a door reads references. The doors differ in these points and in no other. */
+/** How a caller's references are read. Tools and operators differ only in these points. */
 export interface ReferenceStyle {
-  /** Blanks around a text do not count. */
+  /** Spaces around a text are ignored. */
   trims: boolean;
   /** Words that name no session here. */
   reserved: readonly string[];
-  /** `label`: agentId narrows a label and must be an id as it is. `any`: it also says whose bare keys are meant, and is repaired. */
+  /** `label`: agentId narrows a label and must be a valid id. `any`: it also names the agent of bare keys, and is normalized. */
   agentIdWith: 'label' | 'any';
-  /** A text with a colon is tried as a session id, too. */
+  /** A text with a colon is also tried as a session id. */
   idsHaveColons: boolean;
-  /** Suggestions are near the text as it was written, or near the key that it means. */
+  /** Whether suggestions resemble the text itself, or the key that the text means. */
   suggestsBy: 'text' | 'key';
   missing(asked: string, near: string[]): string;
 }
 
-/** For models, which write keys as they find them. */
+/** For models, which copy keys from results. */
 export const toolReferences: ReferenceStyle = {
   trims: true,
   reserved: ['global', 'unknown'],
@@ -53,24 +53,24 @@ export const operatorReferences: ReferenceStyle = {
     `session ${asked} was not found${near.length > 0 ? `; did you mean ${near.join(' or ')}?` : '; see sessions.list'}`,
 };
 
-/** What to look up, in order. Each look-up is by one exact value or prefix, so a store answers it from an index. */
+/** The look-ups, in order. Each is by one exact value or prefix, so a store answers it from an index. */
 export type Lookup =
   | { by: 'key'; key: string }
   | { by: 'id'; id: string }
   | { by: 'label'; label: string; agentId: string | undefined }
   | { by: 'shortId'; shortId: string };
 
-/** `asked` is what the caller wrote, for messages: a look-up may hold a key the caller never sees. */
+/** `asked` is the reference as written, for messages: a look-up may contain a key that the caller must not see. */
 export interface ReferencePlan {
   asked: string;
   lookups: Lookup[];
-  /** Why the text is no key. It is the answer if the text is nothing else, either. */
+  /** Why the text is not a key. It becomes the error if no other look-up finds a session. */
   unusable?: Refusal;
 }
 
 export type Refusal = { ok: false; code: ErrorCode; error: string };
 
-/** `agent`: whose sessions bare keys are, unless the reference says so itself. */
+/** `agent`: the agent of bare keys, unless the reference names one. */
 export function planReference(
   reference: Reference,
   agent: string,
@@ -96,7 +96,7 @@ export function planReference(
   const parsed = parseSessionKey(session!, keyContext(agents, agentId || agent));
   const plan: ReferencePlan = { asked: session!, lookups: [] };
   if (parsed.ok) plan.lookups.push({ by: 'key', key: formatSessionKey(parsed.key) });
-  // In tools only a single word can be a session id; everything else is a key and nothing but a key.
+  // In tools only a single word can be a session id; any other text is a key.
   const compound = session!.includes(':');
   if (style.idsHaveColons || !compound) plan.lookups.push({ by: 'id', id: session! });
   if (!parsed.ok && compound)
@@ -110,7 +110,7 @@ export interface Candidate {
 }
 
 /**
- * Chooses among what the look-ups found. `found[i]` answers `lookups[i]` and holds **only sessions the caller may see**, so
+ * Chooses among the results of the look-ups. `found[i]` answers `lookups[i]` and has **only sessions that the caller may see**, so
  * a hidden session and a missing one take the same path here and give the same answer. `known` are visible keys to suggest from.
  */
 export function settleReference<C extends Candidate>(

@@ -1,4 +1,4 @@
-// Inbound origin → agent and session key: bindings in seven tiers, answered from an index, so that cost does not grow with them.
+// Inbound origin → agent and session key: bindings in seven tiers, read from an index, so that the cost does not grow with their number.
 import type { RuleTrace } from '../protocol/decision.ts';
 import { accountId, agentId, platformId } from '../protocol/ids.ts';
 import { chatType } from '../protocol/labels.ts';
@@ -20,7 +20,7 @@ import {
 const tiers = ['peer', 'parentPeer', 'guild', 'team', 'account', 'channel', 'default'] as const;
 type Tier = (typeof tiers)[number];
 
-/** What a binding demands besides its channel, with the words already in their one spelling. */
+/** The conditions of a binding besides its channel, already normalized. */
 interface Demand {
   account: string | undefined;
   peer: string | undefined;
@@ -31,7 +31,7 @@ interface Demand {
 interface Bound {
   position: number;
   agent: string;
-  /** The agent the binding names, when there is no such agent and the default one stands in. */
+  /** The agent that the binding names, if it does not exist and the default agent is used instead. */
   missing: string | undefined;
 }
 
@@ -40,7 +40,7 @@ export interface Routes {
   links: IdentityLinks;
   scope: RuleSettings['session']['scope'];
   dmScope: RuleSettings['session']['dmScope'];
-  /** channel → which combinations of fields its bindings demand, and the first binding for each set of values. */
+  /** channel → the combinations of fields in its bindings, and the first binding for each set of values. */
   channels: Map<string, { shapes: Set<string>; first: Map<string, Bound> }>;
   bindings: Binding[];
   warnings: string[];
@@ -56,7 +56,7 @@ export interface Route {
   channel: string;
   accountId: string;
   matchedBy: Tier;
-  /** Position in `bindings`, unless the default agent took it. */
+  /** Position in `bindings`; absent if the default agent was used. */
   binding?: number;
   rules: RuleTrace[];
 }
@@ -76,7 +76,7 @@ export function compileRoutes(settings: Pick<RuleSettings, 'session' | 'bindings
     const place = valuesOf(demand);
     const earlier = entry.first.get(place);
     if (earlier) warnings.push(`bindings[${position}] never matches: bindings[${earlier.position}] asks for the same and comes first`);
-    // Inside a tier the config order wins, so only the first binding with the same demand can ever match.
+    // Inside a tier the config order wins, so only the first binding with the same conditions can ever match.
     if (!entry.first.has(place))
       entry.first.set(
         place,
@@ -146,7 +146,7 @@ function readOrigin(origin: Origin): ReadOrigin {
   };
 }
 
-/** At most 24 look-ups, and only for combinations of fields that some binding of this channel really uses. */
+/** At most 24 look-ups, and only for combinations of fields that some binding of this channel uses. */
 function findBinding(routes: Routes, from: ReadOrigin): { found?: Bound & { tier: Tier }; rules: RuleTrace[] } {
   const rules: RuleTrace[] = [];
   const entry = routes.channels.get(from.channel);
@@ -186,7 +186,7 @@ function findBinding(routes: Routes, from: ReadOrigin): { found?: Bound & { tier
   return { rules };
 }
 
-/** Every demand that this message would satisfy in a tier. */
+/** Every condition that this message satisfies in a tier. */
 function demandsOf(tier: Tier, from: ReadOrigin): Demand[] {
   const account = [from.account, undefined];
   const guild = from.guild === undefined ? [undefined] : [from.guild, undefined];
@@ -242,7 +242,7 @@ function describeTier(tier: Tier, from: ReadOrigin): string {
   }
 }
 
-/** The session is always made from the message's own peer, also when its parent's binding chose the agent. */
+/** The session key always comes from the message's own peer, even if its parent's binding chose the agent. */
 function sessionOf(routes: Routes, from: ReadOrigin, agent: string): SessionKey {
   const context = keyContext(routes.agents, agent);
   let key =
@@ -273,8 +273,8 @@ function keyNote(routes: Routes, from: ReadOrigin, key: SessionKey): RuleTrace {
 }
 
 /**
- * For people asking why: bindings of this channel that nearly match (one field differs, or only the kind of the same peer), and
- * those that do match but lose to the one that was taken.
+ * For explain: bindings of this channel that nearly match (one field differs, or only the kind of the same peer), and
+ * bindings that match but lose to the chosen one.
  */
 export function nearMisses(routes: Routes, origin: Origin, taken: number | undefined, limit = 10): RuleTrace[] {
   const from = readOrigin(origin);

@@ -63,7 +63,7 @@ function parseAt(words: string[], timeZone: string): ParsedSchedule {
   const zone = rest[0] ?? timeZone;
   if (offset && rest.length > 0) return fail(`time ${quote(words.join(' '))} has both an offset and a time zone; give one`);
   if (!isTimeZone(zone)) return fail(`time zone ${quote(zone)} is not known; write one like "Europe/Berlin" or "UTC"`);
-  // Date rolls 31 February over to March; a person who wrote it made a mistake and should hear of it.
+  // Date rolls 31 February over to March, but it is surely a mistake, so it is an error here.
   const written = new Date(`${day}T${time}Z`);
   if (Number.isNaN(written.getTime()) || written.getUTCFullYear() < 1970 || !written.toISOString().startsWith(`${day}T${time}`))
     return fail(`time ${quote(words.join(' '))} does not exist; ${example}`);
@@ -103,7 +103,7 @@ function isTimeZone(name: string): boolean {
   }
 }
 
-/** The moment a zone's clocks show this time: the first of two when they go back, none when they skip it. */
+/** The moment of a local time in a zone: the first of two when clocks go back, none when they skip it. */
 function instant(wallTime: string, timeZone: string): number | undefined {
   const written = Date.parse(`${wallTime}Z`);
   for (const near of [written - dayMs, written + dayMs]) {
@@ -113,7 +113,7 @@ function instant(wallTime: string, timeZone: string): number | undefined {
   return undefined;
 }
 
-/** What a zone's clocks show at a moment, read as if it were UTC. */
+/** The local time of a zone at a moment, as if it were UTC. */
 function clockAt(ms: number, timeZone: string): number {
   const shown = new Intl.DateTimeFormat('sv-SE', { timeZone, dateStyle: 'short', timeStyle: 'medium' }).format(ms);
   return Date.parse(`${shown.replace(/\s+/, 'T')}Z`);

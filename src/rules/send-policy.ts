@@ -7,7 +7,7 @@ import { keyChannel, keyChatType, keySpellings, type SessionKey } from './sessio
 
 export interface SendSubject {
   key: SessionKey;
-  /** Where the text would go; without it, the channel the session is known to speak on. */
+  /** Where the text would go; by default the session's own channel. */
   channel?: string | undefined;
   chatType?: ChatTypeWord | undefined;
   /** The session's own setting, by `sessions.patch` or `/send on|off|inherit`. */
@@ -49,7 +49,7 @@ export function decideSend(policy: SendPolicy, subject: SendSubject): SendAnswer
   return { action: policy.default, why, rules };
 }
 
-/** The key says what kind of chat it is only for the channel it is on. */
+/** The key tells the kind of chat only for its own channel. */
 function ownChat({ key, channel }: SendSubject): ChatType | undefined {
   const own = keyChannel(key);
   return channel === undefined || own === undefined || own === platformId(channel) ? keyChatType(key) : undefined;

@@ -24,7 +24,7 @@ interface Thread {
   id: string;
 }
 
-/** One session's address. `peer`, `id`, `channel` and `name` hold key text; `idOf` gives the platform's own id. */
+/** One session's address. `peer`, `id`, `channel` and `name` are key text; `idOf` returns the platform's own id. */
 export type SessionKey = { agent: string; threads: Thread[] } & (
   | { shape: 'main'; name: string }
   | { shape: 'global' }
@@ -34,7 +34,7 @@ export type SessionKey = { agent: string; threads: Thread[] } & (
   | { shape: 'named'; name: string }
 );
 
-/** Whose keys are meant when a key does not say, and what the main session is called. */
+/** The agent of keys that name none, and the name of the main session. */
 export interface KeyContext {
   agentId: string;
   mainKey: string;
@@ -48,7 +48,7 @@ const opensShape = (word: string) => shapeWords.has(word) || word.startsWith('no
 const maskInId = (segment: string) => threadWords.has(segment);
 const maskInName = (segment: string, index: number) => grammarWords.has(segment) || (index === 0 && opensShape(segment));
 
-/** Longer text is no key; ids inside may be long, and are then kept as digests. */
+/** A longer text is not a key. Ids inside may be long and are then stored as digests. */
 const longestText = 100_000;
 
 export function parseSessionKey(text: string, context: KeyContext): ParsedKey {
@@ -81,7 +81,7 @@ export function parseSessionKey(text: string, context: KeyContext): ParsedKey {
   return parseBase(segments, { agent, threads }, context);
 }
 
-/** For text that must be a key: what `parseSessionKey` refuses is thrown as an error that names the key. */
+/** For text that must be a key. Throws an error that names the key if `parseSessionKey` refuses it. */
 export function requireSessionKey(text: string, context: KeyContext): SessionKey {
   const parsed = parseSessionKey(text, context);
   if (parsed.ok) return parsed.key;
@@ -143,12 +143,12 @@ function reserved(word: string): ParsedKey {
   return { ok: false, code: 'SESSION_KEY_RESERVED', why: `"${word}" is reserved; use "main" or a full key from sessions_list` };
 }
 
-/** The store key: the full text under which a session is kept and shown. */
+/** The store key: the full text under which a session is stored and displayed. */
 export function formatSessionKey(key: SessionKey): string {
   return key.shape === 'global' ? 'global' : `agent:${key.agent}:${requestKey(key)}`;
 }
 
-/** The store key without `agent:<agentId>:`; read again under the same agent it gives the same session. */
+/** The store key without `agent:<agentId>:`. Parsed again for the same agent, it means the same session. */
 export function requestKey(key: SessionKey): string {
   return [baseText(key), ...threadParts(key)].join(':');
 }
@@ -211,7 +211,7 @@ export function sessionKind(key: SessionKey): SessionKind {
   }
 }
 
-/** The kind of chat a key speaks of; undefined for sessions that are not a chat with people. */
+/** The kind of chat that a key names; undefined for sessions that are not a chat with people. */
 export function keyChatType(key: SessionKey): ChatType | undefined {
   switch (key.shape) {
     case 'main':
@@ -231,7 +231,7 @@ export function keyChannel(key: SessionKey): string | undefined {
   return 'channel' in key && key.channel !== undefined ? idOf(key.channel) : undefined;
 }
 
-/** The channel shown for a session: a group's own, a direct chat's last one, `internal` for work nobody typed. */
+/** The channel that lists display for a session: a group's own, a direct chat's last one, `internal` for work that no person started. */
 export function sessionChannel(key: SessionKey, known: { channel?: string | undefined; lastChannel?: string | undefined }): string {
   const kind = sessionKind(key);
   if (kind === 'cron' || kind === 'hook' || kind === 'node') return 'internal';
@@ -239,7 +239,7 @@ export function sessionChannel(key: SessionKey, known: { channel?: string | unde
   return known.lastChannel ?? 'unknown';
 }
 
-/** The platform's own id behind a part of a key; undefined where the key holds only its digest. */
+/** The platform's own id behind a part of a key; undefined where the key contains only its digest. */
 export function idOf(text: string): string | undefined {
   return decodeId(text);
 }

@@ -7,9 +7,9 @@ import { ownedKey, type SessionKey } from './session-key.ts';
 
 export interface SpawnRequest {
   requester: SessionKey;
-  /** Spawns between the requester and a session nobody spawned. */
+  /** The number of spawns above the requester; 0 for a session that was not spawned. */
   depth: number;
-  /** The agent asked for; without it, the requester's own. */
+  /** The agent to spawn; by default the requester's own. */
   agentId?: string | undefined;
   runtime: 'subagent' | 'acp';
   sandbox: 'inherit' | 'require';
@@ -42,7 +42,7 @@ export function decideSpawn(agents: AgentTable, maxSpawnDepth: number, request: 
       rule: 'spawn.sandbox',
       code: 'SANDBOX_REQUIRED',
       refused: sandboxRefusal(agents, request, agentId),
-      allowed: 'the child is not less sandboxed than asked',
+      allowed: 'the child is not less sandboxed than requested',
     },
   ];
   const rules = steps.map(({ rule, refused, allowed }): RuleTrace => ({
@@ -54,7 +54,7 @@ export function decideSpawn(agents: AgentTable, maxSpawnDepth: number, request: 
   return first ? { allowed: false, agentId, rules, code: first.code, why: first.refused! } : { allowed: true, agentId, rules };
 }
 
-/** The agents a session may spawn right now, its own first: what `agents_list` shows. Agrees with `decideSpawn` on each. */
+/** The agents a session may spawn right now, its own first, as `agents_list` returns them. Agrees with `decideSpawn` on each. */
 export function spawnableAgents(agents: AgentTable, maxSpawnDepth: number, request: Omit<SpawnRequest, 'agentId'>): string[] {
   const listed = allowedAgents(agents, request.requester.agent);
   return listed.filter((agentId) => decideSpawn(agents, maxSpawnDepth, { ...request, agentId }).allowed);
@@ -67,7 +67,7 @@ function allowedAgents(agents: AgentTable, requester: string): string[] {
 }
 
 function agentRefusal(agents: AgentTable, requester: string, wanted: string): string | undefined {
-  // No repair here: a name that is not an id is a mistake, and repairing it would start another agent than the one meant.
+  // Not normalized: a name that is not an id is a mistake, and normalizing it could start the wrong agent.
   if (!isIdToken(wanted)) return `${JSON.stringify(wanted.slice(0, 100))} is not an agent id`;
   if (wanted === requester) return undefined;
   const { allowAgents } = agentOf(agents, requester);

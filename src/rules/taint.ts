@@ -19,12 +19,12 @@ export function mayFlow(from: Level, to: Level): boolean {
   return rank(from) <= rank(to);
 }
 
-/** A label found on data: one we do not know is treated as the highest, so that it can never lower anything. */
+/** The label of data: an unknown label counts as the highest, so that it can never lower a level. */
 export function dataLevel(label: unknown): Level {
   return knownLevel(label) ?? 'RESTRICTED';
 }
 
-/** A label found on a destination: undefined for one we do not know, and nothing may flow there. */
+/** The label of a destination: undefined for an unknown label, and then nothing may flow there. */
 export function destinationLevel(label: unknown): Level | undefined {
   return knownLevel(label);
 }

@@ -1,4 +1,4 @@
-// Which tools a session gets, and why: its agent's list, its channel's, what a child may have, and what lies outside of a sandbox.
+// Which tools a session gets, and why: the lists of its agent and its channel, the limits of a child, and the limits of a sandbox.
 import type { ErrorCode } from '../errors.ts';
 import type { RuleTrace } from '../protocol/decision.ts';
 import { agentId, platformId } from '../protocol/ids.ts';
@@ -9,7 +9,7 @@ import type { Agent } from './agents.ts';
 import { matchesGlob } from './glob.ts';
 import { mayFlow } from './taint.ts';
 
-/** What a child has only where the config says so: everything that reaches beyond its own session. */
+/** Tools that a child gets only if the config says so: all that reach beyond its own session. */
 const sessionTools = new Set([
   'sessions_list',
   'sessions_history',
@@ -22,13 +22,13 @@ const sessionTools = new Set([
   'agents_list',
   'message',
 ]);
-/** Of those, what has a use only for a session that may spawn. */
+/** Those of them that only a session that may spawn can use. */
 const spawnTools = new Set(['sessions_spawn', 'sessions_yield', 'subagents', 'agents_list']);
 
 export interface ToolRules {
   children: ToolList;
   channels: Map<string, ToolList>;
-  /** Outside tool servers: who may use them, and the highest level of what may be sent to them. */
+  /** Outside tool servers: the agents that may use them, and the highest level that may be sent to them. */
   servers: Map<string, { agents: string[] | undefined; accepts: Level }>;
 }
 
@@ -38,7 +38,7 @@ export interface ToolHolder {
   depth: number;
   maxSpawnDepth: number;
   sandboxed: boolean;
-  /** Somebody outside takes its turns. */
+  /** An outside harness takes its turns. */
   guest: boolean;
   channel: string | undefined;
   taint: Level;
@@ -65,7 +65,7 @@ export function serverOf({ servers }: ToolRules, tool: string): string | undefin
   return servers.has(name) ? name : undefined;
 }
 
-/** Every gate is asked, so that the trace shows each obstacle; the first one is the reason. */
+/** Every gate is evaluated, so that the trace shows each obstacle; the first refusal is the reason. */
 export function decideTool(rules: ToolRules, tool: string, holder: ToolHolder): ToolAnswer {
   const gates = guestToolNames.includes(tool) ? [forGuest(holder)] : gatesOf(rules, tool, holder);
   const trace = gates.map(({ rule, refused, why }): RuleTrace => ({ rule, effect: refused ? 'BLOCK' : 'ALLOW', why }));
@@ -74,7 +74,7 @@ export function decideTool(rules: ToolRules, tool: string, holder: ToolHolder): 
   return { tool, allowed: true, why: gates.map((gate) => gate.why).join('; '), rules: trace };
 }
 
-/** Without these a guest could not answer at all, so no list is asked: it is told that it may by being let in. */
+/** A guest cannot answer without these tools, so no list applies to them: its token is the permission. */
 const forGuest = ({ guest }: ToolHolder): Gate => ({
   rule: 'guest.tools',
   refused: !guest,
@@ -93,7 +93,7 @@ function gatesOf(rules: ToolRules, tool: string, holder: ToolHolder): Gate[] {
   return gates;
 }
 
-/** The servers of which a session could get some tool, before anybody knows what tools they have. */
+/** The servers of which a session could get some tool, before their tools are known. */
 export function serversFor(rules: ToolRules, holder: ToolHolder): string[] {
   const lists = [holder.agent.tools, channelList(rules, holder), holder.depth > 0 ? rules.children : undefined];
   return [...rules.servers.keys()].filter((server) => {
@@ -112,13 +112,13 @@ export function serversFor(rules: ToolRules, holder: ToolHolder): string[] {
 
 const channelList = ({ channels }: ToolRules, { channel }: ToolHolder) => (channel === undefined ? undefined : channels.get(channel));
 
-/** Whether a pattern can match a name that begins so. */
+/** Whether a pattern can match some name with this prefix. */
 function mayMatch(pattern: string, prefix: string): boolean {
   const [head = '', ...rest] = pattern.trim().toLowerCase().split('*');
   return head.startsWith(prefix) || (rest.length > 0 && prefix.startsWith(head));
 }
 
-/** Whether a pattern matches every name that begins so. */
+/** Whether a pattern matches every name with this prefix. */
 function coversAll(pattern: string, prefix: string): boolean {
   const text = pattern.trim().toLowerCase();
   return text.indexOf('*') === text.length - 1 && prefix.startsWith(text.slice(0, -1));
@@ -141,7 +141,7 @@ function byList(rule: string, { allow, deny }: ToolList, setting: string, tool: 
     : { rule, refused: false, why: `allow of ${setting} has "${allowed}"` };
 }
 
-/** A harness has tools of its own; ours beside the session tools run with the operator's means, so somebody must have named them. */
+/** A harness has its own tools. Our tools beside the session tools run with the operator's rights, so the config must name them. */
 function asGuest(tool: string, { agent }: ToolHolder): Gate {
   const named = agent.tools.allow !== undefined;
   const refused = !sessionTools.has(tool) && !named;
@@ -175,7 +175,7 @@ function forOutside(rules: ToolRules, server: string, tool: string, { agent, san
     gates.push({ rule: 'mcp.agents', refused: !named, why: `${setting}.agents ${named ? 'has' : 'does not have'} "${agent.id}"` });
   }
   if (sandboxed) {
-    // The server runs outside, with what its own process may do: a way out of the sandbox unless someone chose it.
+    // The server runs outside with the rights of its own process: a way out of the sandbox, unless the config allows it.
     const chosen = agent.tools.allow?.some((pattern) => matchesGlob(pattern, tool)) ?? false;
     const why = `this session is sandboxed, and a tool of an outside server ${chosen ? 'is named in' : 'must be named in'} allow of its agent`;
     gates.push({ rule: 'sandbox.tools', refused: !chosen, why });

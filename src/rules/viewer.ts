@@ -1,4 +1,4 @@
-// Who reads or follows sessions, and what each of them may see: the same answer for lists, histories, runs and events.
+// A viewer reads or follows sessions. The same rules say what it may see in lists, histories, runs and events.
 import { levels, type Level } from '../protocol/labels.ts';
 import { listScope, passesScope, type ListScope, type Party, type World } from './decide.ts';
 import { mayFlow } from './taint.ts';
@@ -14,7 +14,7 @@ export type Viewer =
   /** The gateway itself: sees everything. */
   | { as: 'system' };
 
-/** What the rules know of something that may be shown: its level, and the session it belongs to. */
+/** Something that a viewer may see: its level, and the session it belongs to. */
 export interface Fact extends Viewed {
   level: Level;
 }
@@ -49,7 +49,7 @@ export function ceilingOf(viewer: Viewer): Level {
 /** Whether a viewer reads data of this level, in a session that it may see. */
 export const mayRead = (viewer: Viewer, level: Level): boolean => mayFlow(level, ceilingOf(viewer));
 
-/** What a viewer's lists are cut to. `agents`: those that have a session, where patterns decide which of them a session reaches. */
+/** The filter of a viewer's lists. `agents`: the agents that have a session, for patterns to choose from. */
 export function scopeFor(world: World, viewer: Viewer, agents: Iterable<string>): ListScope {
   if (viewer.as === 'session') return listScope(world, viewer.party, agents);
   const readable = levels.filter((level) => mayRead(viewer, level));
@@ -59,7 +59,7 @@ export function scopeFor(world: World, viewer: Viewer, agents: Iterable<string>)
   return { visibility: 'all', why, filter: { key: '', agents: 'every' }, levels: readable };
 }
 
-/** Whether `scopeFor` needs to know which agents there are. */
+/** Whether `scopeFor` needs the list of agents. */
 export function scopeNeedsAgents(world: World, viewer: Viewer): boolean {
   if (viewer.as !== 'session' || !world.agentToAgent.enabled) return false;
   const { visibility, filter } = listScope(world, viewer.party, []);

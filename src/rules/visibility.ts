@@ -8,9 +8,9 @@ export interface Observer {
   key: string;
   agent: string;
   sandboxed: boolean;
-  /** What its agent's sandboxes may see. */
+  /** The visibility of its agent's sandboxes. */
   sandboxVisibility: 'spawned' | 'all';
-  /** What the operator lets this one session see, instead of what holds for all. */
+  /** The visibility that the operator granted to this one session, instead of the general setting. */
   see?: Visibility | undefined;
 }
 
@@ -25,7 +25,7 @@ export interface Scope {
   why: string;
 }
 
-/** The visibility that holds for a session. The clamp only narrows: `self` stays `self`. */
+/** The visibility of a session. The clamp only narrows: `self` stays `self`. */
 export function scopeOf(setting: Visibility, observer: Observer): Scope {
   const visibility = observer.see ?? setting;
   const why =
@@ -46,14 +46,14 @@ export function decideVisibility(setting: Visibility, observer: Observer, target
   return { allowed: false, why: scope.why };
 }
 
-/** A list's filter as plain data, for a store to turn into an indexed query. A row passes if it meets any one line. */
+/** A list's filter as plain data, for a store to turn into an indexed query. A row passes if it meets any one condition. */
 export interface ListFilter {
   key: string;
   spawnedBy?: string;
   agents?: 'every' | string[];
 }
 
-/** The same answer as `decideVisibility` and `decideCrossing` give one by one, for a whole list at once. */
+/** The same decision as `decideVisibility` and `decideCrossing`, for a whole list at once. */
 export function listFilter(setting: Visibility, crossing: AgentToAgent, observer: Observer, agents: Iterable<string>): ListFilter {
   const { visibility } = scopeOf(setting, observer);
   if (visibility === 'self') return { key: observer.key };
