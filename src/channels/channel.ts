@@ -1,4 +1,4 @@
-// The contract of a channel's way out: one message, one answer that says what is known.
+// The contract of outbound delivery on a channel: one message → one outcome.
 
 export interface Outbound {
   /** The same for the same message, also when it is tried again: a platform that dedupes may use it. */
@@ -10,8 +10,8 @@ export interface Outbound {
 }
 
 /**
- * `sent`: the platform has it. `refused`: it certainly does not, and trying again will not help. `retry`: it certainly does not,
- * and trying later may help. `unknown`: nobody knows; it is never sent again in silence.
+ * `sent`: the platform has the message. `refused`: it does not, and another attempt will not help. `retry`: it does not,
+ * and a later attempt may help. `unknown`: it may or may not have the message, which is never sent again automatically.
  */
 export type SendOutcome =
   | { outcome: 'sent'; platformId?: string }

@@ -13,7 +13,7 @@ const listLimit = 100;
 const previewLength = 200;
 const orphansAtOnce = 50;
 
-/** Takes heads of destinations that are due. Policy is asked again here: it may have changed since the text was queued. */
+/** Takes heads of destinations that are due. Evaluates policy again: it may have changed since the text was queued. */
 export function beginSending(
   current: Current,
 ): EngineCommand<{ owner: number; now: number; limit: number }, { taken: DeliveryRow[]; blocked: boolean }> {
@@ -33,7 +33,7 @@ export function beginSending(
           continue;
         }
         const attempts = delivery.attempts + 1;
-        // Time without an attempt (a stop, a head before it) does not count towards giving up.
+        // Time without an attempt (a stopped gateway, an earlier message) does not count towards giving up.
         const firstAt = delivery.attempts === 0 ? now : delivery.first_at;
         yield* deliveries.sending(t, delivery.pk, { attempts, text, firstAt, owner });
         taken.push({ ...delivery, state: 'sending', attempts, text, first_at: firstAt, owner });
@@ -60,7 +60,7 @@ export const settleDelivery: EngineCommand<Settlement & { pk: number; destKey: s
   },
 };
 
-/** The text lives here until it is settled. One whose outcome is unknown keeps it, because an operator may send it again. */
+/** Deletes the text of a settled delivery. A delivery with an unknown outcome keeps it, because an operator may send it again. */
 function* settle(t: Tx, delivery: DeliveryRow, session: SessionRow, settled: Settlement, now: number): Body<void> {
   const { state, error, platformId, dueAt } = settled;
   yield* deliveries.settle(t, delivery.pk, {
@@ -82,7 +82,7 @@ export const orphanSending: EngineCommand<{ owner: number; now: number }, number
     yield* t.lock(...new Set(orphans.map((delivery) => `dest:${delivery.dest_key}` as const)));
     for (const delivery of orphans) {
       const session = yield* sessions.get(t, delivery.session_pk);
-      const error = 'the gateway stopped while this was being sent; whether it arrived is not known';
+      const error = 'the gateway stopped while sending this; it may or may not have arrived';
       yield* deliveries.unknown(t, delivery.pk, error);
       yield* deliveries.nextHead(t, delivery.dest_key);
       noteDelivery(t, session, delivery, 'unknown', now, error);
@@ -98,7 +98,7 @@ export const nextPending: ReadQuery<object, number | undefined> = {
   },
 };
 
-// What an operator does -------------------------------------------------------------------------------------------------
+// Operators' decisions --------------------------------------------------------------------------------------------------
 
 function* unknownOne(t: Tx, deliveryId: string): Body<DeliveryRow> {
   const found = yield* deliveries.byId(t, deliveryId);
@@ -109,12 +109,12 @@ function* unknownOne(t: Tx, deliveryId: string): Body<DeliveryRow> {
   if (delivery.state !== 'unknown')
     throw new InterlaneError(
       'DELIVERY_SETTLED',
-      `${name} is ${delivery.state}; only one whose outcome is unknown can be sent again or settled`,
+      `${name} is ${delivery.state}; only a delivery with an unknown outcome can be sent again or settled`,
     );
   return delivery;
 }
 
-/** Its turn comes after what is open for its destination now. Policy is asked at the attempt, as for any other. */
+/** It is queued behind the open deliveries of its destination. The attempt evaluates policy, like any other. */
 export const resendDelivery: EngineCommand<{ deliveryId: string; now: number }, DeliveryView> = {
   name: 'resend delivery',
   *body(t, { deliveryId, now }) {

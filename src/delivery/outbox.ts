@@ -29,11 +29,11 @@ export interface OutboxParts {
 const atOnce = 16;
 const firstRetryMs = 1_000;
 const longestRetryMs = 5 * 60_000;
-/** A head that cannot be sent lets those behind it pass after this long. */
+/** A message that cannot be sent blocks later ones for at most this long. */
 const giveUpMs = 10 * 60_000;
 const shortestSleepMs = 50;
 const longestSleepMs = 5_000;
-/** With nothing to send, this often is enough: what is queued wakes it. */
+/** The interval without work: a queued message wakes the outbox. */
 const idleMs = 60_000;
 
 export class Outbox {
@@ -47,7 +47,7 @@ export class Outbox {
   private readonly begin: ReturnType<typeof beginSending>;
   private undoFollow = () => {};
   private cancelTimer = () => {};
-  /** Wake what waits to try again. */
+  /** Callbacks that end the pauses before retries. */
   private readonly sleeping = new Set<() => void>();
 
   constructor(parts: OutboxParts) {
@@ -55,7 +55,7 @@ export class Outbox {
     this.begin = beginSending(parts.current);
   }
 
-  /** What was being sent when the last gateway died is unknown, and says so; it is not sent again in silence. */
+  /** Marks deliveries that the last gateway was sending when it died as unknown; they are not sent again automatically. */
   async start(member: number): Promise<void> {
     const { store, clock } = this.parts;
     this.member = member;
@@ -67,12 +67,12 @@ export class Outbox {
     this.look();
   }
 
-  /** An operator's word on a delivery that nobody knows the outcome of: send it again, under the same id. */
+  /** An operator sends a delivery with an unknown outcome again, under the same id. */
   resend(deliveryId: string): Promise<DeliveryView> {
     return this.parts.store.write(resendDelivery, { deliveryId, now: this.parts.clock.now() });
   }
 
-  /** An operator's word on a delivery that nobody knows the outcome of: it arrived, or it did not and is given up. */
+  /** An operator settles a delivery with an unknown outcome: it arrived, or it is given up. */
   settle(deliveryId: string, as: 'sent' | 'failed'): Promise<DeliveryView> {
     return this.parts.store.write(settleUnknown, { deliveryId, as, now: this.parts.clock.now() });
   }
@@ -82,14 +82,14 @@ export class Outbox {
     return this.parts.store.read(listDeliveries, args);
   }
 
-  /** Messages on their way out may go on for the time of grace. */
+  /** Deliveries in progress may finish during the grace period. */
   async close(graceMs: number): Promise<void> {
     this.running = false;
     for (const wake of this.sleeping) wake();
     this.undoFollow();
     this.cancelTimer();
     await this.looking;
-    // Whether a message that is cut off here arrived is not known, and is said so.
+    // A message that is cut off here may have arrived, so it is marked as unknown.
     const cancel = this.parts.clock.after(graceMs, () => this.controller.abort(new Error('the gateway stopped while this was being sent')));
     await Promise.all(this.flying);
     cancel();
@@ -172,7 +172,7 @@ export class Outbox {
     }
   }
 
-  /** A disk that is full for a moment does not leave a destination blocked: what came of it is written as soon as it can be. */
+  /** Retries the write of the outcome, so that a disk that is full for a moment does not block a destination. */
   private async record(delivery: DeliveryRow, settled: Settlement): Promise<void> {
     const { store, clock, warn } = this.parts;
     for (let waitMs = firstRetryMs; ; waitMs = Math.min(waitMs * 2, longestSleepMs)) {

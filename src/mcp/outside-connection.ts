@@ -7,50 +7,50 @@ export type OutsideSettings = Config['mcp']['servers'][string];
 
 export interface Connection {
   list(signal: AbortSignal): Promise<Tool[]>;
-  /** `key` is the same for the same call, for a server that knows what to do with it. */
+  /** `key` is the same for the same call, for a server that dedupes by it. */
   call(name: string, args: Record<string, unknown>, key: string, signal: AbortSignal): Promise<CallToolResult>;
   ping(signal: AbortSignal): Promise<void>;
-  /** Ends the child process, by force if it does not go. */
+  /** Ends the child process, by force if necessary. */
   close(): Promise<void>;
-  /** Which protocol it speaks, so that the next connection need not find out. */
+  /** The protocol of the server, so that the next connection need not detect it. */
   era: PriorDiscovery;
 }
 
 export interface ConnectOptions {
-  /** The whole of connecting; what is half open is closed when it is aborted. */
+  /** Covers the whole connecting. On abort a half-open connection is closed. */
   signal: AbortSignal;
   era: PriorDiscovery | undefined;
-  /** The server has gone; with the end of what a child process wrote on standard error. */
+  /** Called when the server is gone, with the end of a child process's standard error. */
   onClose(lastWords: string): void;
   onToolsChanged(): void;
 }
 
-/** Bytes of one message: more than any answer we pass on, less than what hurts. */
+/** The most bytes of one message: more than any result we accept, and little enough for memory. */
 const largestMessage = 8 * 1024 * 1024;
-/** A server from before `server/discover` may say nothing to it. */
+/** A server that does not know `server/discover` may never answer it. */
 const probeMs = 3_000;
 const lastWordsLength = 500;
-/** The protocol library keeps no time for us: limits are set by whoever waits. */
+/** Disables the timeouts of the protocol library: callers set their own limits. */
 const noLimitMs = 2 ** 31 - 1;
 
-/** An error that the server itself answered with: it is well, and has refused. */
+/** Whether the server itself answered with an error: then it works, and refused. */
 export class Refused extends Error {}
 
-/** Settles when nothing is left of it that does not work: a child that was started for nothing has ended by then. */
+/** If connecting fails, settles only after the child process has ended. */
 export async function connect(settings: OutsideSettings, { signal, era, onClose, onToolsChanged }: ConnectOptions): Promise<Connection> {
   const { Client, ProtocolError, StreamableHTTPClientTransport } = await import('@modelcontextprotocol/client');
   const client = new Client(
     { name: 'interlane', version: '1' },
     {
       versionNegotiation: { mode: 'auto', probe: { timeoutMs: probeMs } },
-      // Their schemas may hold patterns that take for ever; what a tool returns is text for a model, and is not checked.
+      // Their schemas may contain patterns that take for ever. A result is text for a model, so it is not validated.
       jsonSchemaValidator: { getValidator: () => (input) => ({ valid: true, data: input as never, errorMessage: undefined }) },
       listChanged: { tools: { autoRefresh: false, debounceMs: 0, onChanged: onToolsChanged } },
     },
   );
   let lastWords = '';
   let gone = () => {};
-  // Errors that matter fail a request or close the connection.
+  // Important errors also fail a request or close the connection.
   Object.assign(client, { onclose: () => gone(), onerror: () => {} });
   const transport =
     settings.url === undefined
@@ -88,14 +88,14 @@ export async function connect(settings: OutsideSettings, { signal, era, onClose,
     call: (name, args, key, until) =>
       answered(client.callTool({ name, arguments: args, _meta: { 'interlane/idempotencyKey': key } }, options(until))),
     ping: async (until) => {
-      // The newest protocol has no ping; any answer will do.
+      // The newest protocol has no ping; any answer is enough.
       await answered(discovered ? client.listTools(undefined, { ...options(until), cacheMode: 'bypass' }) : client.ping(options(until)));
     },
     close,
   };
 }
 
-/** The child gets a few harmless variables and what the config lists: never our own environment, which holds keys. */
+/** The child gets a few harmless variables and what the config lists: never our own environment, which contains keys. */
 async function childTransport({ command, args, env }: OutsideSettings, onWords: (text: string) => void) {
   const { StdioClientTransport } = await import('@modelcontextprotocol/client/stdio');
   const transport = new StdioClientTransport({ command: command!, args, env, stderr: 'pipe', maxBufferSize: largestMessage });
@@ -103,10 +103,10 @@ async function childTransport({ command, args, env }: OutsideSettings, onWords: 
   return transport;
 }
 
-/** An answer that is too large is cut off while it comes in. */
+/** Cuts off a response that is too large while it arrives. */
 async function limitedFetch(url: string | URL, init?: RequestInit): Promise<Response> {
   const response = await fetch(url, init);
-  // The stream of a GET lasts as long as the connection; its messages are small news.
+  // The stream of a GET lasts as long as the connection; its messages are small notifications.
   if (!response.body || init?.method !== 'POST') return response;
   let bytes = 0;
   const limit = new TransformStream<Uint8Array, Uint8Array>({

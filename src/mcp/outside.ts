@@ -1,4 +1,4 @@
-// Outside MCP servers as tools, `server__tool`: started when first needed, again after a pause when they die, and never waited for too long.
+// Outside MCP servers as tools, `server__tool`: started at first use, restarted after a pause when they die, and never waited for too long.
 import type { CallToolResult, Tool as Listed } from '@modelcontextprotocol/client';
 import { z } from 'zod';
 import type { Clock } from '../clock.ts';
@@ -16,9 +16,9 @@ interface OutsideParts {
 
 /** A package runner may have to fetch the server first. */
 const startMs = 30_000;
-/** How long a turn waits for tools nobody has seen yet; it then goes on without them. */
+/** How long a turn waits for tools that are not known yet; it then continues without them. */
 const firstLookMs = 5_000;
-/** A server that has not answered a call must answer this soon, or is taken for dead. */
+/** A server that has not answered a call must answer a ping this soon, or it counts as dead. */
 const pingMs = 5_000;
 const freshMs = 10 * 60_000;
 const firstPauseMs = 1_000;
@@ -44,7 +44,7 @@ export class OutsideServers implements OutsideTools {
     await Promise.all(names.map(async (name) => this.servers.get(name)?.ready(wait, signal)));
   }
 
-  /** What is wrong with a server right now. */
+  /** The current problem of a server, if any. */
   trouble(name: string): string | undefined {
     const server = this.servers.get(name);
     return server?.trouble ?? (server?.listed === false ? 'has not started yet' : undefined);
@@ -66,7 +66,7 @@ class OutsideServer {
   private readonly settings: OutsideSettings;
   private readonly parts: OutsideParts;
   private opening: Promise<Connection> | undefined;
-  /** The start that somebody has waited for, and long enough. */
+  /** The start that a turn has already waited for. */
   private looked: Promise<Connection> | undefined;
   private current: Connection | undefined;
   private era: Connection['era'] | undefined;
@@ -75,7 +75,7 @@ class OutsideServer {
   private failures = 0;
   private notBefore = 0;
   private readonly closed = new AbortController();
-  /** What is being started or ended; nothing of it outlives the gateway. */
+  /** Connections that are opening or closing; none outlives the gateway. */
   private readonly underWay = new Set<Promise<unknown>>();
 
   constructor(name: string, settings: OutsideSettings, parts: OutsideParts) {
@@ -88,14 +88,14 @@ class OutsideServer {
     return this.listedAt !== undefined;
   }
 
-  /** Its tools are known, or it had its chance. Never throws: who calls one of its tools is told. */
+  /** Resolves when its tools are known, or after the wait. Never throws: a call of one of its tools reports the problem. */
   async ready(wait: 'once' | 'again', signal = this.closed.signal): Promise<void> {
     if (this.listedAt !== undefined) {
       if (this.current && this.parts.clock.elapsed() - this.listedAt > freshMs) void this.refresh(this.current);
       return;
     }
     const connected = this.connected();
-    // A turn that went on without it does not wait again at its next step, nor does any turn for a server that has failed before.
+    // A turn that continued without the server does not wait again at its next step; no turn waits for a server that has failed before.
     if (wait === 'once' && (this.looked === connected || this.failures > 0)) {
       connected.catch(() => {});
       return;
@@ -119,7 +119,7 @@ class OutsideServer {
     this.track(connection.close());
   }
 
-  /** The connection there is, the one under way, or a new one unless it is too early for that. */
+  /** The open connection, the one that is opening, or a new one unless it is too early to retry. */
   private connected(): Promise<Connection> {
     if (this.opening) return this.opening;
     const wait = this.notBefore - this.parts.clock.elapsed();
@@ -162,12 +162,12 @@ class OutsideServer {
     if (connection && connection === this.current) this.failed(why, lastWords);
   }
 
-  /** What a child wrote on standard error is for the operator: it may hold anything. */
+  /** Standard error of a child is for the operator only: it may contain anything. */
   private failed(why: string, lastWords: string): void {
     this.opening = undefined;
     this.current = undefined;
     if (this.closed.signal.aborted) return;
-    // The first time it is tried again at once: a server that worked may simply have been restarted.
+    // The first retry is immediate: a server that worked may just have been restarted.
     const pause = this.failures === 0 ? 0 : Math.min(firstPauseMs * 2 ** (this.failures - 1), longestPauseMs);
     this.failures++;
     this.notBefore = this.parts.clock.elapsed() + pause;
@@ -253,7 +253,7 @@ class OutsideServer {
     }
   }
 
-  /** After a call without an answer: is anybody there? */
+  /** After a call without an answer: checks whether the server still works. */
   private async check(connection: Connection): Promise<void> {
     try {
       await this.within(pingMs, this.closed.signal, (signal) => connection.ping(signal));
@@ -262,7 +262,7 @@ class OutsideServer {
     }
   }
 
-  /** The work's result in time, whatever the work does about the signal. */
+  /** The result of the work, or a timeout even if the work ignores the signal. */
   private async within<T>(ms: number, signal: AbortSignal, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const late = new AbortController();
     const cancel = this.parts.clock.after(ms, () => late.abort(new Late(`it took longer than ${ms / 1_000} s`)));
@@ -283,7 +283,7 @@ class Late extends Error {}
 
 const failure = (code: string, error: string): ToolOutcome => ({ value: { status: 'error', code, error }, isError: true });
 
-/** Their words in one line of ours: no control characters, no brackets that only the gateway writes, not too long. */
+/** A server's text as one short line: without control characters and without the brackets of gateway lines. */
 function plain(text: string, longest = 300): string {
   const line = text
     // oxlint-disable-next-line no-control-regex -- these are what is taken out
@@ -293,7 +293,7 @@ function plain(text: string, longest = 300): string {
   return line.length > longest ? `${line.slice(0, longest - 1)}…` : line;
 }
 
-/** A schema as a model may see it: hints cut short, nothing too deep. */
+/** A schema for a model: hints are shortened, deep parts removed. */
 function tame(value: unknown, depth: number): unknown {
   if (typeof value === 'string') return plain(value, longestHint);
   if (typeof value !== 'object' || value === null) return value;

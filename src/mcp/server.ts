@@ -1,10 +1,10 @@
-// The one factory: a caller's tools → an MCP server. HTTP makes one for each request, stdio one for each connection.
+// A caller's tools → an MCP server. HTTP makes one for each request, stdio one for each connection.
 import { createMcpHandler, McpServer, type McpHttpHandler } from '@modelcontextprotocol/server';
 import { reasonOf } from '../errors.ts';
 import { stoppedOutside } from '../wording.ts';
 import { inputSchema, type Tool } from '../tools/define.ts';
 
-/** What a caller may do, and how it is done. */
+/** The tools of a caller, and how to call them. */
 export interface ToolDoor {
   instructions: string;
   tools: Iterable<ToolFace>;
@@ -17,18 +17,18 @@ export interface ToolFace {
   description: string;
   inputSchema: Record<string, unknown>;
   readOnly: boolean;
-  /** It is somebody else's, and reaches who knows what. */
+  /** The tool belongs to an outside server, with unknown effects. */
   openWorld: boolean;
 }
 
 interface ToolCall {
   tool: string;
   args: Record<string, unknown>;
-  /** Of this call, if the client gave one: made twice with the same key, it acts once. */
+  /** The client's key of this call, if any: two calls with the same key act once. */
   idempotencyKey?: string | undefined;
 }
 
-/** In `_meta` of `tools/call`. JSON-RPC ids begin anew with each connection, so they cannot say that a call is the same. */
+/** In `_meta` of `tools/call`. JSON-RPC ids start over with each connection, so they cannot identify a repeated call. */
 export const idempotencyMeta = 'interlane/idempotencyKey';
 
 export function mcpServer(version: string, door: ToolDoor): McpServer {
@@ -45,7 +45,7 @@ export function mcpServer(version: string, door: ToolDoor): McpServer {
       try {
         return resultOf(await door.call({ tool: name, args: args as Record<string, unknown>, idempotencyKey }, signal));
       } catch (thrown) {
-        // Whatever else goes wrong is ours, and its cause is in the log; a stop has a reason that may be told.
+        // Any other failure is a bug, and its cause is in the log; the reason of a stop may be returned.
         if (!signal.aborted) throw thrown;
         return resultOf({
           text: JSON.stringify({ status: 'error', error: stoppedOutside(reasonOf(signal.reason)) }),
@@ -57,7 +57,7 @@ export function mcpServer(version: string, door: ToolDoor): McpServer {
   return server;
 }
 
-/** Over HTTP: whoever was let in comes with its door. What a client does wrong is told to the client; what fails in a call, to the operator. */
+/** Over HTTP, `authInfo` carries the tools of the authenticated caller. Bad requests go to the client, failures of a call to the operator. */
 export function mcpHandler(version: string, extend: (server: McpServer) => void): McpHttpHandler {
   return createMcpHandler(({ authInfo }) => {
     const server = mcpServer(version, authInfo!.extra!['door'] as ToolDoor);
@@ -66,7 +66,7 @@ export function mcpHandler(version: string, extend: (server: McpServer) => void)
   });
 }
 
-/** The text as it is, and the same as data for those who read that. */
+/** The text, and the same as structured data for clients that read it. */
 function resultOf({ text, isError }: { text: string; isError: boolean }) {
   const content = [{ type: 'text' as const, text }];
   const value = dataOf(text);
@@ -95,7 +95,7 @@ export function faceOf(tool: Tool): ToolFace {
   return face;
 }
 
-/** Arguments are checked where every caller's are, in `tools/invoke.ts`; so that all of them read the same refusal. */
+/** No validation here: `tools/invoke.ts` checks the arguments of every caller, so that all get the same error. */
 function asIs(schema: Record<string, unknown>) {
   const converted = () => schema;
   return {

@@ -1,4 +1,4 @@
-// `interlane mcp`: a client on standard input and output ↔ the gateway's /mcp. The token decides who it is, so it is the gateway that does.
+// `interlane mcp`: a client on standard input and output ↔ the gateway's /mcp. The gateway identifies the caller by the token.
 import type { Readable, Writable } from 'node:stream';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 // oxlint-disable-next-line no-restricted-imports -- not our server
@@ -7,7 +7,7 @@ import { InterlaneError, reasonOf } from '../errors.ts';
 import { idempotencyMeta, mcpServer, type ToolDoor } from './server.ts';
 
 export interface Bridge {
-  /** Of the gateway, without a path. */
+  /** The URL of the gateway, without a path. */
   url: string;
   token: string;
   version: string;

@@ -1,4 +1,4 @@
-// What answers a session: the scripted model, a language model, or a guest. The one place that chooses.
+// Chooses the runner of a session: the scripted model, a language model, or a guest. No other file does.
 import type { Clock } from '../clock.ts';
 import { sleep } from '../clock.ts';
 import type { ModelView, PromptMessage, Runner, Usage } from '../engine/runner.ts';
@@ -27,7 +27,7 @@ interface Setup {
 export interface RuntimeParts {
   current(): Setup;
   clock: Clock;
-  /** What the scripted model follows. */
+  /** The script of the scripted model. */
   script: Script | undefined;
   warn(message: string): void;
 }
@@ -64,19 +64,19 @@ export class Runtimes {
     return requireSessionKey(key, keyContext(this.current().world.agents, agent)).shape === 'guest';
   }
 
-  /** The language model that answers an agent's sessions which set nothing else; undefined where a script does. */
+  /** The language model of an agent's sessions that set no other; undefined if the scripted model answers. */
   choiceOf(agentId: string): Choice | undefined {
     return this.modelFor(agentId, undefined) === this.language ? this.current().models.choices(agentId, undefined)[0] : undefined;
   }
 
-  /** What a session is answered by; undefined for guests and scripts. */
+  /** The model of a session; undefined for guests and the scripted model. */
   viewOf(session: SessionRow): ModelView | undefined {
     const { agent, models } = this.current();
     if (this.isGuest(session) || agent(session.agent)?.runtime === 'scripted') return undefined;
     return models.view(session.agent, settingsOf(session));
   }
 
-  /** A summary of messages of a session, by the model that answers in it. */
+  /** Summarises messages of a session with the session's own model. */
   recap(session: SessionRow, focus: RecapFocus, prompt: PromptMessage[], signal: AbortSignal): Promise<{ text: string; usage: Usage }> {
     const { agent: agentId, key: sessionKey } = session;
     const settings = settingsOf(session);
@@ -84,7 +84,7 @@ export class Runtimes {
     return this.modelFor(agentId, settings.model).recap(request, { signal, delta: () => {}, again: () => {} }, focus);
   }
 
-  /** Which runner takes the turns of a session. A session can have a model where its agent has none. */
+  /** The runner of a session. A session can have a model even if its agent has none. */
   runners(invoker: Invoker): (session: SessionRow) => Runner {
     const byModel = new Map([this.scripted, this.language].map((model) => [model, modelRunner(model, invoker)]));
     return (session) => {

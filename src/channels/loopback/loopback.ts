@@ -14,7 +14,7 @@ export function loopbackTo(receive: (message: Outbound) => void): Channel {
   };
 }
 
-/** Posts each message as JSON. A refused connection or a 4xx is definite; silence after the bytes have left is not. */
+/** Posts each message as JSON. A refused connection or a 4xx is definite; a lost connection after the bytes were sent is not. */
 export function loopbackPost(url: string): Channel {
   return {
     name: 'loopback',

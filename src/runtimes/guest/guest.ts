@@ -12,17 +12,17 @@ export interface GuestParts {
   engine: Engine;
   now(): number;
   after(ms: number, work: () => void): () => void;
-  /** How long a guest has for a turn it took, before it is offered again. */
+  /** How long a guest has for a turn before the turn is offered again. */
   replyMs(): number;
 }
 
 /** Most harnesses give up on a tool call after 30 or 60 seconds. */
 const usualWaitSeconds = 25;
 const longestWaitSeconds = 50;
-/** Between two looks a guest works; it counts as there for this long. */
+/** A guest works between two calls of inbox; it counts as online for this long. */
 const awayAfterMs = 60_000;
 
-/** The turn waits as a row, without a slot, until somebody has answered it. */
+/** The turn waits as a row, without a slot, until a guest has answered it. */
 export const guestRunner: Runner = {
   async run(turn) {
     if (await turn.offer()) return 'parked';
@@ -33,7 +33,7 @@ export const guestRunner: Runner = {
 
 export class Guests {
   private readonly parts: GuestParts;
-  /** Who looks or looked, by session key. Lost with the process, like the connections themselves. */
+  /** The guests that wait or waited in inbox, by session key. Lost with the process, like the connections themselves. */
   private readonly seen = new Map<string, { looking: number; at: number }>();
   private readonly waiting = new Map<string, Set<() => void>>();
   private readonly undo: () => void;
@@ -54,22 +54,22 @@ export class Guests {
     return seen !== undefined && (seen.looking > 0 || this.parts.now() - seen.at < awayAfterMs);
   }
 
-  /** What a guest has beside the session tools. */
+  /** The tools that only guests have. */
   readonly tools: Tool[] = [
     defineTool({
       name: 'inbox',
       description:
-        'Wait for the next message to your session. Answer it with reply, then call inbox again. When it says that there is nothing yet, call it again.',
+        'Wait for the next message to your session. Answer it with reply, then call inbox again. If there is nothing yet, call inbox again.',
       effect: 'keyed',
       params: z.strictObject({
         waitSeconds: z.number().min(0).optional().describe(`seconds to wait (default ${usualWaitSeconds}, at most ${longestWaitSeconds})`),
-        again: z.boolean().optional().describe('true: once more what you took and have not answered, after you lost it'),
+        again: z.boolean().optional().describe('true: return again the message you took and have not answered, if you lost it'),
       }),
       run: (context, args) => this.inbox(context, args),
     }),
     defineTool({
       name: 'reply',
-      description: 'Answer a message that inbox gave you. The text goes to whoever wrote it.',
+      description: 'Answer a message from inbox. The text goes to its sender.',
       effect: 'keyed',
       params: z.strictObject({
         turnId: z.string().min(1).max(512).describe('turnId from inbox'),
@@ -111,14 +111,14 @@ export class Guests {
     const undo = this.listen(session.key, () => wake());
     try {
       for (;;) {
-        // Listening starts before looking, so that a turn that comes in between is not missed.
+        // Listens before it looks, so that it does not miss a turn in between.
         const woken = new Promise<void>((resolve) => (wake = resolve));
         signal.throwIfAborted();
         const look = await engine.look(session.key, { again: retake, replyMs });
-        retake = false; // what another takes meanwhile is theirs
+        retake = false; // a turn that another client takes in the meantime belongs to that client
         if (signal.aborted && look.turn) await engine.giveBack(session.key, look.turn.turnId);
         signal.throwIfAborted();
-        if (look.turn || look.stopped.length > 0 || over) return { value: shown(look), taint: look.taint };
+        if (look.turn || look.stopped.length > 0 || over) return { value: inboxResult(look), taint: look.taint };
         await woken;
       }
     } finally {
@@ -138,8 +138,8 @@ export class Guests {
   }
 }
 
-/** What the guest reads. Each answer says what to do next, because that is all that keeps a harness going. */
-function shown({ turn, open, stopped }: Look): Record<string, unknown> {
+/** The result of inbox. */
+function inboxResult({ turn, open, stopped }: Look): Record<string, unknown> {
   const ended = stopped.length > 0 ? { stopped: stopped.map(({ turnId, why }) => ({ turnId, why: guestTurnStopped(why) })) } : {};
   if (turn) {
     const { turnId, attempt, replyBefore, messages, queued } = turn;

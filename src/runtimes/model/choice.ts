@@ -1,4 +1,4 @@
-// A model that may answer, and how its service is reached. Types only: declarations that users load need no provider package.
+// A model that may answer, and how to reach its service. Types only, so that a user's declarations need no provider package.
 
 export type ProviderType = 'openai-compatible' | 'openai' | 'anthropic' | 'google';
 
@@ -10,7 +10,7 @@ export interface ProviderSettings {
   models: Record<string, { contextTokens?: number | undefined; cost?: { input: number; output: number } | undefined }>;
 }
 
-/** A model to try, and which setting named it. */
+/** A model to try, and the setting that names it. */
 export interface Choice {
   ref: string;
   provider: string;
@@ -18,7 +18,7 @@ export interface Choice {
   source: 'user' | 'agent' | 'default' | 'fallback' | 'found';
 }
 
-/** A model that was found and not configured. */
+/** A model that discovery found; it is not configured. */
 export interface Found {
   provider: string;
   settings: ProviderSettings;

@@ -1,4 +1,4 @@
-// A step on a real model: one streamed call, tried again where that can help, then the next model. Tools are never run in here.
+// A step on a real model: one streamed call, retried if that can help, then the next model. No tool runs here.
 import type { CallWarning, LanguageModel, ModelMessage, ToolSet } from 'ai';
 import type { ProviderOptions, Thought, Usage } from '../../engine/runner.ts';
 import { InterlaneError, reasonOf } from '../../errors.ts';
@@ -10,7 +10,7 @@ import { quote, recapRequest, systemPrompt, type Setting } from '../../wording.t
 import { modelMessages, summaryMessages } from './prompt.ts';
 
 export interface LanguageModelParts {
-  /** As the config has them now. */
+  /** The models of the current config. */
   models(): Models;
   setting(request: StepRequest): Setting;
   /** Resolves after the time, or rejects when the signal is aborted. */
@@ -23,14 +23,14 @@ export interface LanguageModelParts {
 const attempts = 4;
 const firstRetryMs = 1_000;
 const longestRetryMs = 60_000;
-/** A model that says nothing for so long has lost us. Thinking hard can take minutes in which nothing is heard. */
+/** A connection that is silent for this long counts as lost. Thinking can take minutes without any output. */
 const silenceMs = 600_000;
 
 const levels = { off: 'none', minimal: 'minimal', low: 'low', medium: 'medium', high: 'high', xhigh: 'xhigh' } as const;
 
 export function languageModel(parts: LanguageModelParts): Model {
   const speak = async (request: StepRequest, live: StepLive, asked: Asked): Promise<StepSaid> => {
-    const models = parts.models(); // the same for every attempt, also when the config is changed meanwhile
+    const models = parts.models(); // the same for every attempt, even if the config changes in the meantime
     let failure: unknown;
     const choices = models.choices(request.agentId, request.settings.model);
     for (const [index, choice] of choices.entries()) {
@@ -72,15 +72,15 @@ export function languageModel(parts: LanguageModelParts): Model {
   };
 }
 
-/** What goes to the model: the same for every attempt on it. */
+/** The request to a model: the same for every attempt. */
 interface Asked {
   messages(choice: Choice): ModelMessage[];
   tools: readonly Tool[];
-  /** How much it is to think, where that is said at all. */
+  /** The thinking level, if one is set. */
   level?: keyof typeof levels;
 }
 
-/** With the thinking level of the session; a service that refuses the level is asked again without it, and from then on at once. */
+/** Uses the thinking level of the session. If a service refuses the level, the request is repeated without it, and later requests omit it. */
 async function onceAsItThinks(
   parts: LanguageModelParts,
   choice: Choice,
@@ -98,20 +98,20 @@ async function onceAsItThinks(
     if (live.signal.aborted || !isAboutThinking(thrown)) throw thrown;
   }
   const said = await once(parts, choice, request, live, asked);
-  // Only now it is known that the level was what it did not like.
+  // The request works without the level, so the level was the problem.
   models.refuseThinking(choice.ref, level);
   parts.warn(`model ${choice.ref} refuses the thinking level "${level}"; it is asked without one`);
   return said;
 }
 
-/** Services that are merely compatible have no common word for not thinking, so they are told nothing. */
+/** Compatible services have no common setting for "off", so nothing is sent to them. */
 const isSent = (level: string, type: string): level is keyof typeof levels =>
   level in levels && !(level === 'off' && type === 'openai-compatible');
 
 async function once(parts: LanguageModelParts, choice: Choice, request: StepRequest, live: StepLive, asked: Asked): Promise<StepSaid> {
   const models = parts.models();
   const { streamText } = await import('ai');
-  globalThis.AI_SDK_LOG_WARNINGS = false; // what a provider cannot do is said by session_status, not on the console
+  globalThis.AI_SDK_LOG_WARNINGS = false; // session_status reports what a provider cannot do; the console does not
   const model: LanguageModel = await models.load(choice, request.settings.authProfile);
   const instructions = systemPrompt(parts.setting(request));
   const messages = asked.messages(choice);
@@ -132,11 +132,11 @@ async function once(parts: LanguageModelParts, choice: Choice, request: StepRequ
       messages,
       ...(asked.tools.length > 0 ? { tools: await toolSet(asked.tools) } : {}),
       ...(asked.level === undefined ? {} : { reasoning: levels[asked.level] }),
-      // The transcript is ours; OpenAI is not asked to keep another.
+      // The gateway keeps the transcript, so OpenAI need not store one.
       ...(models.type(choice) === 'openai' ? { providerOptions: { openai: { store: false } } } : {}),
       maxRetries: 0,
       abortSignal: AbortSignal.any([live.signal, silence.signal]),
-      onError: () => {}, // errors come as parts of the stream; without this they are printed
+      onError: () => {}, // errors come as parts of the stream; without this the library prints them
     });
     for await (const part of stream) {
       listen();
@@ -171,12 +171,12 @@ async function once(parts: LanguageModelParts, choice: Choice, request: StepRequ
           heard.usage = usageOf(
             models,
             choice,
-            // Without a count the conversation would never seem full.
+            // Without a token count the conversation would never seem full.
             part.usage.inputTokens || guessedTokens(instructions, messages, asked.tools.map(shownText)),
             part.usage.outputTokens || guessedTokens(heard.text, heard.calls),
             part.usage.inputTokenDetails.cacheReadTokens,
           );
-          // Without a reason it has not come to its end; one that nobody knows is an end all the same.
+          // Without a finish reason the answer is incomplete; an unknown reason still is an end.
           if (part.finishReason === 'length') heard.cut = 'length';
           if (part.finishReason === 'content-filter') heard.cut = 'filter';
           complete = part.finishReason !== 'error' && (part.rawFinishReason !== undefined || known.has(part.finishReason));
@@ -191,12 +191,12 @@ async function once(parts: LanguageModelParts, choice: Choice, request: StepRequ
   } finally {
     cancel();
   }
-  // A stream that just stops looks like an answer, and of its calls nobody knows whether they are all and whole.
+  // A stream that breaks off looks like an answer, but its calls may be incomplete.
   if (!complete) throw new CutOff();
-  // Nothing at all is no answer that can be shown as cut. Asked again, it would be the same.
+  // An empty text cannot be marked as cut, and another attempt would give the same.
   if (heard.cut !== undefined && heard.calls.length === 0 && heard.text.trim() === '')
     throw new InterlaneError('MODEL_FAILED', withheld[heard.cut]);
-  // Thoughts are given back only with the calls they led to.
+  // Reasoning is sent back only with its calls.
   if (heard.calls.length > 0 && thoughts.size > 0) heard.reasoning = [...thoughts.values()];
   return heard;
 }
@@ -212,7 +212,7 @@ class CutOff extends Error {
   override readonly message = 'its answer was cut off';
 }
 
-/** Tools as a model sees them: no way to run them, and what it writes is checked by us. */
+/** Tool definitions for a model: the library cannot run them, and tools/invoke.ts checks their arguments. */
 async function toolSet(tools: readonly Tool[]): Promise<ToolSet> {
   const { jsonSchema } = await import('ai');
   const set: ToolSet = {};
@@ -241,7 +241,7 @@ function usageOf(models: Models, choice: Choice, input = 0, output = 0, cached =
   return { model: choice.ref, input, output, ...(cached ? { cached } : {}), ...(costMicros === undefined ? {} : { costMicros }) };
 }
 
-/** What a provider says when it cannot think as much or as little as was asked. */
+/** The warning of a provider that does not support the thinking level. */
 function noteThinking(models: Models, choice: Choice, wanted: string | undefined, warnings: CallWarning[]): void {
   const about = warnings.find((one) => 'feature' in one && one.feature.includes('reasoning'));
   if (wanted !== undefined) models.noteThinking(choice.ref, wanted, about && 'details' in about ? about.details : undefined);
@@ -251,14 +251,14 @@ function optionsOf(metadata: unknown): { providerOptions?: ProviderOptions } {
   return metadata === undefined ? {} : { providerOptions: metadata as ProviderOptions };
 }
 
-/** A call whose arguments are no object is refused by the tool, with words the model can use. */
+/** If the arguments are not an object, the tool refuses the call with an error that the model can use. */
 function asArguments(input: unknown): Record<string, unknown> {
   return typeof input === 'object' && input !== null && !Array.isArray(input)
     ? (input as Record<string, unknown>)
     : { unreadable: typeof input === 'string' ? input.slice(0, 2_000) : input };
 }
 
-/** What is known of a failure; providers also end a stream with plain objects and texts. */
+/** The details of a failure; providers also end a stream with plain objects and texts. */
 interface Failure {
   name?: string;
   message?: string;
@@ -273,11 +273,11 @@ function failureOf(thrown: unknown): Failure {
   return typeof thrown === 'object' && thrown !== null ? thrown : { message: String(thrown) };
 }
 
-/** Mistakes of ours or of the config, found before anything was sent. */
+/** Mistakes of the gateway or of the config, found before anything was sent. */
 const never =
   /^AI_(LoadAPIKey|LoadSetting|NoSuchModel|NoSuchProvider|InvalidPrompt|InvalidArgument|Unsupported|MissingToolResults|MessageConversion)/;
 
-/** Busy, broken or cut off may be over in a moment; a wrong key or a bad request will not. */
+/** A service that is busy, broken or cut off may work in a moment; a wrong key or a bad request never will. */
 function canHelp(thrown: unknown): boolean {
   if (thrown instanceof InterlaneError) return false;
   const { name = '', statusCode, isRetryable } = failureOf(thrown);
@@ -294,7 +294,7 @@ function pauseMs(thrown: unknown, attempt: number): number {
 
 function isOverflow(thrown: unknown): boolean {
   const { statusCode, responseBody = '', message = '', code } = failureOf(thrown);
-  // Some services notice only after the stream has begun.
+  // Some services report it only after the stream has begun.
   if (code === 'context_length_exceeded') return true;
   if (statusCode !== 400 && statusCode !== 413) return false;
   return /context.{0,20}(length|window)|prompt is too long|input.{0,40}too long|exceeds? the (maximum|context)/i.test(
@@ -302,19 +302,19 @@ function isOverflow(thrown: unknown): boolean {
   );
 }
 
-/** Some services refuse a level, others the very word for it. */
+/** Some services refuse a level, others the whole setting. */
 function isAboutThinking(thrown: unknown): boolean {
   const { statusCode, responseBody = '', message = '' } = failureOf(thrown);
   return (statusCode === 400 || statusCode === 422) && /reasoning|thinking/i.test(`${responseBody} ${message}`) && !isOverflow(thrown);
 }
 
-/** For the log of what may yet go well: nothing of what the service wrote. */
+/** For the log of a retry: without any text of the service. */
 function statusOf(thrown: unknown): string {
   const { statusCode } = failureOf(thrown);
   return statusCode === undefined || statusCode < 400 ? 'no whole answer' : `status ${statusCode}`;
 }
 
-/** For people: no key, no page of HTML. */
+/** For people: without keys and without pages of HTML. */
 function plainReason(models: Models, thrown: unknown): string {
   const { statusCode, message } = failureOf(thrown);
   const text = models

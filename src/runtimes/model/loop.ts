@@ -7,9 +7,9 @@ import { summarizeOlder } from './compact.ts';
 import type { Model, StepLive, StepRequest } from './model.ts';
 
 const mostSteps = 100;
-/** From this share of a model's window on, or of the entries it is shown, what is old is summed up before the next step. */
+/** Above this share of the model's window, or of its limit of entries, older messages are summarised before the next step. */
 const fullAt = 0.85;
-/** A model that still finds the prompt too long after this many summaries cannot be helped. */
+/** If the prompt is still too long after this many summaries, the run fails. */
 const mostSummaries = 3;
 
 export function modelRunner(model: Model, invoker: Invoker): Runner {
@@ -44,7 +44,7 @@ export function modelRunner(model: Model, invoker: Invoker): Runner {
         const calls = said.calls.map((call) => ({ ...call, effect: effectOf(request, call.tool) }));
         await turn.step({ text: said.text, calls, usage: said.usage, reasoning: said.reasoning, cut: said.cut });
       }
-      throw new InterlaneError('STEP_LIMIT', `run took ${mostSteps} steps without an end and was stopped; a new message goes on from here`);
+      throw new InterlaneError('STEP_LIMIT', `run was stopped after ${mostSteps} steps without an end; send a new message to continue`);
     },
   };
 }
@@ -54,7 +54,7 @@ async function carryOut(turn: Turn, invoker: Invoker): Promise<'done' | 'parked'
   turn.signal.throwIfAborted();
   let waiting = false;
   for (const together of inTurns(await turn.pending())) {
-    // All are tried before one failure is looked at, so that none goes on unwatched.
+    // All calls settle before a failure is thrown, so that none continues unobserved.
     const settled = await Promise.allSettled(together.map((call) => invoker.invoke(turn, call)));
     for (const one of settled) if (one.status === 'rejected') throw one.reason;
     turn.signal.throwIfAborted();
@@ -65,7 +65,7 @@ async function carryOut(turn: Turn, invoker: Invoker): Promise<'done' | 'parked'
   return 'done';
 }
 
-/** In the order of the model: neighbours that only read go together, and whatever acts goes alone, so that the next one sees what it did. */
+/** In call order: adjacent calls that only read run together; a call that acts runs alone, so that the next call sees its effect. */
 function inTurns(calls: PendingCall[]): PendingCall[][] {
   const turns: PendingCall[][] = [];
   for (const call of calls) {
@@ -87,7 +87,7 @@ async function requestOf(turn: Turn, model: Model, invoker: Invoker): Promise<St
   };
 }
 
-/** A call of something that was not offered does nothing; if it should come to, then once. */
+/** Unknown tools default to `once`, the safest effect. */
 const effectOf = ({ tools }: StepRequest, name: string) => tools.find((tool) => tool.name === name)?.effect ?? ('once' as const);
 
 const inUse = (usage: Usage) => usage.input + usage.output;

@@ -1,4 +1,4 @@
-// The contract of a model: one step at a time. What it said and wants to call is persisted before anything is done with it.
+// The contract of a model: one step at a time. The text and the calls of a step are stored before they take effect.
 import type { SessionSettings } from '../../engine/policy.ts';
 import type { PromptMessage, ProviderOptions, Thought, Usage } from '../../engine/runner.ts';
 import type { Cut } from '../../protocol/transcript.ts';
@@ -8,9 +8,9 @@ export interface StepRequest {
   agentId: string;
   sessionKey: string;
   prompt: PromptMessage[];
-  /** What this session gets. Read again by every attempt, so it must not be an iterator. */
+  /** The tools of this session. Every attempt reads them again, so this must not be an iterator. */
   tools: readonly Tool[];
-  /** What this session is set to; without it the agent's settings hold. */
+  /** The settings of this session; the agent's settings are the defaults. */
   settings: SessionSettings;
 }
 
@@ -18,28 +18,28 @@ export interface StepSaid {
   text: string;
   calls: { providerId: string; tool: string; args: Record<string, unknown>; providerOptions?: ProviderOptions }[];
   usage: Usage;
-  /** What it thought, to be given back to it with its calls. */
+  /** Its reasoning, to be sent back with its calls. */
   reasoning?: Thought[];
-  /** Why it ends before its end, if it does. */
+  /** Why the text is incomplete, if it is. */
   cut?: Cut;
 }
 
-/** What a step passes on while it lasts. */
+/** Callbacks while a step runs. */
 export interface StepLive {
   signal: AbortSignal;
   delta(text: string): void;
-  /** What was said in this step so far does not count: it is tried again. */
+  /** Takes back the text of this step so far, because the step is tried again. */
   again(): void;
 }
 
 export interface Model {
-  /** How many entries of the transcript it wants at most. */
+  /** The most entries of the transcript in one prompt. */
   promptEntries: number;
-  /** Tokens that fit; unlimited without it. */
+  /** Its window in tokens; without it there is no limit. */
   window?(request: StepRequest): number;
   step(request: StepRequest, live: StepLive): Promise<StepSaid>;
-  /** The transcript in a few words, when it no longer fits. Absent for a model that never fills up. */
+  /** Summarises a transcript that no longer fits. Absent for a model without a limit. */
   summarize?(request: StepRequest, live: StepLive): Promise<StepSaid>;
-  /** The transcript in a few words, for whoever asked. */
+  /** Summarises the transcript for a caller of the tool `summarize`. */
   recap(request: StepRequest, live: StepLive, focus: RecapFocus): Promise<StepSaid>;
 }

@@ -1,4 +1,4 @@
-// Which model answers: `provider/model` from a session, an agent, the defaults or what was found → the service, its key, its window.
+// The model that answers: `provider/model` from a session, an agent, the defaults or discovery → the service, its key, its window.
 import type { LanguageModel } from 'ai';
 import { nearest } from '../../nearest.ts';
 import type { SessionSettings } from '../../engine/policy.ts';
@@ -13,26 +13,26 @@ export interface ModelSettings {
   fallbacks: string[];
   /** Models of single agents, by id. */
   agents: ReadonlyMap<string, string | undefined>;
-  /** The thinking level of an agent whose session sets none. */
+  /** The thinking level of an agent, for sessions that set none. */
   thinking(agentId: string): string | undefined;
 }
 
 export interface ModelFacts {
   contextTokens: number;
-  /** Dollars for a million tokens, where the config says so. */
+  /** Dollars for a million tokens, if the config has a price. */
   cost?: { input: number; output: number };
 }
 
-/** The window of a model nobody described: small enough for almost all of them. */
+/** The window of a model that the config does not describe: small enough for almost all of them. */
 const cautiousWindow = 128_000;
-/** A text shorter than this is no key, and taking it out would spoil what is said. */
+/** A shorter text is not a key, and removing it would spoil messages. */
 const shortestKey = 6;
 
 export class Models {
   private readonly settings: ModelSettings;
   private readonly found: Found | undefined;
   private readonly notes = new Map<string, string>();
-  /** Thinking levels that a model's service refuses, as `ref level`. Forgotten with the config, so that it is asked again some day. */
+  /** Thinking levels that a model's service has refused, as `ref level`. A new config clears them, so that they are tried again. */
   private readonly refused = new Set<string>();
   private readonly loaded = new Map<string, Promise<LanguageModel>>();
 
@@ -41,7 +41,7 @@ export class Models {
     this.found = found;
   }
 
-  /** What is wrong with the models that the config names, by where it names them. */
+  /** Problems with the models in the config, by their place in it. */
   problems(): string[] {
     const { model, fallbacks, agents } = this.settings;
     const named: [where: string, ref: string | undefined][] = [
@@ -59,12 +59,12 @@ export class Models {
     });
   }
 
-  /** Whether a session of an agent has a model but the scripted one. Its own counts even when it is of no use: the run then says so. */
+  /** Whether a session has a real model. A model that the session sets counts even if it is unusable: the run then reports that. */
   answers(agentId: string, wanted: string | undefined): boolean {
     return wanted !== undefined || this.choices(agentId, undefined).length > 0;
   }
 
-  /** What a session is answered by, as its row shows it. */
+  /** The model of a session, as its row reports it. */
   view(agentId: string, settings: SessionSettings): ModelView | undefined {
     if (!this.answers(agentId, settings.model)) return undefined;
     const view: ModelView = { model: settings.model ?? '', modelSource: settings.model === undefined ? 'auto' : 'user' };
@@ -72,7 +72,7 @@ export class Models {
     if (thinkingLevel !== undefined)
       Object.assign(view, { thinkingLevel, thinkingLevelSource: settings.thinkingLevel === undefined ? 'auto' : 'user' });
     const [first] = this.choicesOrNone(agentId, settings.model);
-    if (!first) return view; // its provider is no longer there
+    if (!first) return view; // its provider is no longer configured
     const thinkingNote = thinkingLevel === undefined ? undefined : this.notes.get(`${first.ref} ${thinkingLevel}`);
     const { contextTokens } = this.facts(first);
     return { ...view, model: first.ref, contextTokens, ...(thinkingNote === undefined ? {} : { thinkingNote }) };
@@ -82,12 +82,12 @@ export class Models {
     return settings.thinkingLevel ?? this.settings.thinking(agentId);
   }
 
-  /** The service that a session's model is at. */
+  /** The provider of a session's model. */
   providerOf(agentId: string, wanted: string | undefined): string | undefined {
     return this.choicesOrNone(agentId, wanted)[0]?.provider;
   }
 
-  /** Refuses a model or a profile that a session cannot be set to. */
+  /** Throws for a model or a profile that cannot be set on a session. */
   check(agentId: string, { model, authProfile }: SessionSettings): void {
     const [first] = this.choices(agentId, model);
     if (authProfile === undefined) return;
@@ -96,7 +96,7 @@ export class Models {
     this.keyOf(first.provider, authProfile, true);
   }
 
-  /** A text without any key that we were given, and without what looks like one. */
+  /** Removes every configured key from a text, and everything that looks like a key. */
   withoutKeys(text: string): string {
     let clean = text;
     for (const { apiKey, authProfiles } of [...Object.values(this.settings.providers), ...(this.found ? [this.found.settings] : [])])
@@ -105,7 +105,7 @@ export class Models {
     return clean.replace(/\b(sk|key|pk|rk)[-_][\w-]{6,}/gi, '[key]').replace(/\/\/[^\s/@]+@/g, '//[key]@');
   }
 
-  /** What to try for a session, in order. Empty when no model is configured. */
+  /** The models to try for a session, in order. Empty if no model is configured. */
   choices(agentId: string, wanted: string | undefined): Choice[] {
     const own = this.settings.agents.get(agentId);
     const first = wanted
@@ -120,7 +120,7 @@ export class Models {
     return [first, ...rest].filter((choice, index, all) => all.findIndex((one) => one.ref === choice.ref) === index);
   }
 
-  /** Refuses what cannot be a model here, with the providers there are. */
+  /** Throws for an unknown model, with the configured providers. */
   parse(ref: string, source: Choice['source']): Choice {
     const slash = ref.indexOf('/');
     const [provider, model] = [ref.slice(0, slash).trim(), ref.slice(slash + 1).trim()];
@@ -153,7 +153,7 @@ export class Models {
     return model;
   }
 
-  /** What a provider made of a thinking level that it does not have; nothing when it took it as it is. */
+  /** What a provider does with a thinking level that it does not support; undefined if it supports the level. */
   noteThinking(ref: string, level: string, note: string | undefined): void {
     if (note === undefined) this.notes.delete(`${ref} ${level}`);
     else this.notes.set(`${ref} ${level}`, note);
@@ -181,7 +181,7 @@ export class Models {
     return this.found?.provider === name ? this.found.settings : undefined;
   }
 
-  /** A profile belongs to the provider of the session's model. Another key is never taken in its place; a fallback has its own. */
+  /** A profile belongs to the provider of the session's model. No other key replaces it; a fallback model uses its own. */
   private keyOf(provider: string, profile: string | undefined, own: boolean): string | undefined {
     const { apiKey, authProfiles } = this.provider(provider)!;
     if (profile === undefined) return apiKey;
@@ -200,7 +200,7 @@ export class Models {
     const settings = this.provider(provider)!;
     const apiKey = this.keyOf(provider, profile, source !== 'fallback');
     const options = {
-      // The library looks for a key in the environment. That one is for the provider's own address, not for another.
+      // The library reads a key from the environment. That key is for the provider's own address and must not go to another.
       ...(apiKey === undefined && settings.baseUrl === undefined ? {} : { apiKey: apiKey ?? '' }),
       ...(settings.baseUrl === undefined ? {} : { baseURL: settings.baseUrl }),
     };
@@ -221,7 +221,7 @@ export class Models {
   }
 }
 
-/** Keys that people have in their environment, the provider each is for, and a model that it surely has. */
+/** Common environment variables with keys, their providers, and a model that each provider has. */
 const environmentKeys: { variables: string[]; provider: string; type: ProviderType; model: string; baseUrl?: string }[] = [
   { variables: ['ANTHROPIC_API_KEY'], provider: 'anthropic', type: 'anthropic', model: 'claude-sonnet-5-5' },
   { variables: ['OPENAI_API_KEY'], provider: 'openai', type: 'openai', model: 'gpt-6-sol' },
@@ -238,11 +238,11 @@ const environmentKeys: { variables: string[]; provider: string; type: ProviderTy
 const ollama = 'http://127.0.0.1:11434';
 const lookMs = 500;
 
-/** A model that turns texts into numbers and cannot speak, as its name or its families tell. */
+/** Whether a model only makes embeddings, by its name or its families. */
 const onlyEmbeds = ({ name, details }: { name?: unknown; details?: unknown }) =>
   /embed|bert/i.test(JSON.stringify([name, details ?? null]));
 
-/** Looks for a key in the environment, then for a local Ollama. Asked only by `up`, and only when no model is configured; INTERLANE_DISCOVER=0 forbids it. */
+/** Looks for a key in the environment, then for a local Ollama. Only `up` calls it, and only if no model is configured; INTERLANE_DISCOVER=0 disables it. */
 export async function findModel(
   { models, agents }: { models: { discover: boolean }; agents: { defaults: { model?: string | undefined } } },
   env: Record<string, string | undefined>,
@@ -263,6 +263,6 @@ export async function findModel(
     const settings: ProviderSettings = { type: 'openai-compatible', baseUrl: `${ollama}/v1`, authProfiles: {}, models: {} };
     return { provider: 'ollama', model: name, by: `a local Ollama at ${ollama}`, settings };
   } catch {
-    return undefined; // nobody is there
+    return undefined; // no Ollama runs here
   }
 }

@@ -1,4 +1,4 @@
-// Whether a model's service answers and knows our key: asks for its list of models, which costs nothing.
+// Checks that a model's service answers and accepts the key: requests its list of models, which costs nothing.
 import { reasonOf } from '../../errors.ts';
 import type { ProviderSettings } from './choice.ts';
 
@@ -11,7 +11,7 @@ const homes = {
 
 const patienceMs = 5_000;
 
-/** Undefined when all is well, else what is wrong; never with the key in it. */
+/** Returns the problem, or undefined if there is none. The text never contains the key. */
 export async function probe(settings: ProviderSettings, fetchUrl: typeof fetch): Promise<string | undefined> {
   const { type, apiKey } = settings;
   const base = settings.baseUrl ?? homes[type];
@@ -19,7 +19,7 @@ export async function probe(settings: ProviderSettings, fetchUrl: typeof fetch):
     const headers = apiKey === undefined ? {} : keyHeaders[type](apiKey);
     const { status } = await fetchUrl(`${base.replace(/\/$/, '')}/models`, { headers, signal: AbortSignal.timeout(patienceMs) });
     if (status === 401 || status === 403) return apiKey === undefined ? 'it wants a key, and there is none' : 'it refuses the key';
-    // Some services have no such list; that they answer is enough.
+    // Some services have no such list; any answer is enough.
     return status >= 500 ? `it answers with status ${status}` : undefined;
   } catch (thrown) {
     const { cause } = thrown as { cause?: unknown };

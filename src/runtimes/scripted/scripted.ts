@@ -1,4 +1,4 @@
-// A model that follows a script: deterministic, needs no key, and is what runs until a real one is configured.
+// A model that follows a script: deterministic, without a key. It answers until a real model is configured.
 import { RE2JS } from 're2js';
 import { z } from 'zod';
 import type { PromptMessage } from '../../engine/runner.ts';
@@ -34,7 +34,7 @@ export type Script = z.infer<typeof Script>;
 const mostExtracted = 10;
 const longestExtract = 160;
 
-/** What it says without a script: enough to see that a message arrived and was answered. */
+/** The default script: enough to see that a message arrived and was answered. */
 const echo: Script = Script.parse([{ steps: [{ say: 'You said: {{input}}' }] }]);
 
 export interface ScriptedOptions {
@@ -52,7 +52,7 @@ export function scriptedModel(options: ScriptedOptions): Model {
       const input = prompt[at];
       const asked = input ? `${contextOf(input)}\n${textOf(input)}` : '';
       const rule = rules.find((one) => matchesGlob(one.agent, agentId) && one.pattern.test(asked));
-      // The number of steps already taken is read from the transcript, so a resumed turn goes on where it was.
+      // Counts the finished steps in the transcript, so that a resumed turn continues where it stopped.
       const taken = prompt.slice(at + 1).filter((message) => message.role === 'assistant').length;
       const step = rule?.steps[taken];
       if (!step) return { text: '', calls: [], usage: { input: 0, output: 0 } };
@@ -75,16 +75,16 @@ export function scriptedModel(options: ScriptedOptions): Model {
   };
 }
 
-/** The same words for the same conversation: the beginnings of what was said, first and last; or of what holds the topic's words. */
+/** Deterministic: the beginnings of the first and last messages, or of those that contain the words of the topic. */
 function extract(prompt: PromptMessage[], scope: 'session' | 'topic', topic: string | undefined): string {
   const words = (topic ?? '').toLowerCase().split(/\s+/).filter(Boolean);
-  const said = prompt
+  const texts = prompt
     .filter((message) => message.role !== 'toolResult' && textOf(message).trim() !== '')
     .map((message) => ({ role: message.role, text: textOf(message).replace(/\s+/g, ' ').trim() }))
     .filter(({ text }) => words.every((word) => text.toLowerCase().includes(word)));
-  const latest = scope === 'topic' && topic === undefined ? said.slice(-2) : said;
-  const shown = latest.length <= mostExtracted ? latest : [...latest.slice(0, 2), ...latest.slice(2 - mostExtracted)];
-  return shown
+  const latest = scope === 'topic' && topic === undefined ? texts.slice(-2) : texts;
+  const parts = latest.length <= mostExtracted ? latest : [...latest.slice(0, 2), ...latest.slice(2 - mostExtracted)];
+  return parts
     .map(({ role, text }) => `${role}: ${text.length > longestExtract ? `${text.slice(0, longestExtract - 1)}…` : text}`)
     .join('\n');
 }
