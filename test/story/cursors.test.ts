@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { backupStore, restoreStore } from '../../src/store/sqlite/backup.ts';
+import { backUp, restore } from '../harness/inside.ts';
 import { testGateway, type TestGateway } from '../harness/gateway.ts';
 import { Wire } from '../harness/socket.ts';
 
@@ -30,10 +30,10 @@ async function rewound(gw: TestGateway, goOn: () => Promise<void>): Promise<void
   const directory = mkdtempSync(join(tmpdir(), 'interlane-saved-'));
   onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
   const file = join(directory, 'saved.db');
-  await backupStore(gw.stateDir, file);
+  await backUp(gw.stateDir, file);
   await goOn();
   await gw.close();
-  await restoreStore(file, gw.stateDir, { pid: process.pid, host: 'here', startedAt: 0 });
+  await restore(file, gw.stateDir);
   await gw.start();
 }
 

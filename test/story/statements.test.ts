@@ -81,7 +81,7 @@ it('a plain run takes at most 20 statements from its message to its end', async 
 
 it('a run whose answer leaves on a channel takes at most 32', async () => {
   const made = await statementsOf((gw) => gw.say('second'));
-  expect(made.some((sql) => sql.startsWith('INSERT INTO deliveries'))).toBe(true);
+  expect(made.some((sql) => /^INSERT \S+ deliveries/.test(sql))).toBe(true);
   expect(made.length, made.join('\n')).toBeLessThanOrEqual(32);
 });
 
