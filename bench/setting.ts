@@ -2,7 +2,8 @@
 import { readConfig } from '../src/config/load.ts';
 import type { Config } from '../src/config/schema.ts';
 import type { AcceptArgs } from '../src/engine/accept.ts';
-import { assemble, type Gateway, type GatewayOptions, type Parts } from '../src/gateway.ts';
+import type { Gateway, GatewayOptions } from '../src/embed.ts';
+import { assemble, type Parts } from '../src/gateway.ts';
 import type { Visibility } from '../src/protocol/labels.ts';
 import type { Asked, Say } from '../test/mock/provider.ts';
 import { agentCount, rareCount, startOfTime } from './data.ts';

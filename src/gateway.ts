@@ -3,32 +3,28 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { availableParallelism, hostname } from 'node:os';
 import { join } from 'node:path';
-import type { McpServer } from '@modelcontextprotocol/server';
-import type { Channel } from './channels/channel.ts';
 import { systemClock, type Clock } from './clock.ts';
-import { changeOf, type Change } from './config/change.ts';
+import { changeOf } from './config/change.ts';
 import type { Config } from './config/schema.ts';
 import { Cursors } from './cursor.ts';
 import { Outbox } from './delivery/outbox.ts';
-import type { Accepted } from './engine/accept.ts';
-import { Engine, type Delta } from './engine/engine.ts';
-import { reasonOf, type InterlaneError } from './errors.ts';
+import type { Gateway, GatewayOptions } from './embed.ts';
+import { Engine } from './engine/engine.ts';
+import { reasonOf } from './errors.ts';
 import { createBus, type Bus } from './events/bus.ts';
 import { sendToSession } from './flows/send.ts';
 import { OutsideServers } from './mcp/outside.ts';
-import { logEvents, type Log } from './observe/log.ts';
+import { logEvents } from './observe/log.ts';
 import { Metrics } from './observe/metrics.ts';
-import type { RunClass, RunView } from './protocol/run.ts';
+import type { RunClass } from './protocol/run.ts';
 import { keyContext } from './rules/agents.ts';
 import type { World } from './rules/decide.ts';
 import { formatSessionKey, mainKey } from './rules/session-key.ts';
 import { Guests } from './runtimes/guest/guest.ts';
-import type { Choice, Found } from './runtimes/model/choice.ts';
 import { Runtimes } from './runtimes/runtimes.ts';
-import type { Script } from './runtimes/scripted/scripted.ts';
 import { openDoor, type Door, type Listen } from './server/door.ts';
 import { LiveRuns } from './server/events.ts';
-import { createInbound, type InboundMessage } from './sessions/inbound.ts';
+import { createInbound } from './sessions/inbound.ts';
 import { createSessions } from './sessions/sessions.ts';
 import { makeSetup, type CurrentSetup } from './setup.ts';
 import type { Store } from './store/contract.ts';
@@ -39,59 +35,8 @@ import { inMemory, searchName } from './store/sqlite/search-file.ts';
 import { SqliteSearch } from './store/sqlite/search.ts';
 import { openTimeline } from './store/tables/meta.ts';
 import { builtInTools } from './tools/all.ts';
-import type { Tool } from './tools/define.ts';
 import { createInvoker, type Invoker } from './tools/invoke.ts';
 import { forgetWorkspaces } from './tools/workspaces.ts';
-
-export interface GatewayOptions {
-  stateDir: string;
-  /** Where everything is kept; by default a SQLite file in the state directory. */
-  store?: Store;
-  channels?: Channel[];
-  /** What the scripted model follows, until a real model is configured. */
-  script?: Script;
-  /** Receives what an operator should know. */
-  warn?(message: string): void;
-  /** Receives what happens, line by line. */
-  log?: Log;
-  /** Called when the outcome of a write is unknown; the process must end and start again. */
-  fatal?(error: InterlaneError): void;
-  onDelta?(delta: Delta): void;
-  /** For tests: made-up time. */
-  clock?: Clock;
-  /** How long live turns and messages on their way out may go on after `close()` is called. */
-  graceMs?: number;
-  /** For tests: fewer slots than the machine would get. */
-  caps?: Record<RunClass, number>;
-  /** For tests that search nothing: false keeps the index as it is. */
-  search?: boolean;
-  /** More tools than the built-in ones. */
-  tools?: Tool[];
-  /** A model that was found on this machine, for when none is configured. */
-  found?: Found | undefined;
-  /** For tests: what is served over MCP beside a session's own tools. */
-  extendMcp?(server: McpServer): void;
-  /** Where clients connect; without it there is no port. */
-  listen?: Listen;
-}
-
-/** A running gateway, as a program that embeds it sees it. */
-export interface Gateway {
-  /** What the config says that is probably not meant. */
-  readonly warnings: string[];
-  readonly defaultAgentId: string;
-  /** A message from outside; resolves when it is safe. */
-  receive(message: InboundMessage): Promise<Omit<Accepted, 'stopping'>>;
-  /** The end of a run, or what it is doing when the time is over. */
-  wait(runId: string, timeoutMs: number, signal?: AbortSignal): Promise<RunView>;
-  /** Takes up another config where that is safe, from the next transaction on; says what waits for a restart. */
-  reload(config: Config): Promise<Change>;
-  /** The model that answers an agent's sessions which set nothing else; undefined where it is the scripted model. */
-  modelOf(agentId: string): Choice | undefined;
-  /** The port for clients, if one was asked for. */
-  server?: Door;
-  close(): Promise<void>;
-}
 
 /** The parts of a gateway, for those who look inside: the demo, tests and benchmarks. */
 export interface Parts {
@@ -101,10 +46,6 @@ export interface Parts {
   engine: Engine;
   invoker: Invoker;
   outbox: Outbox;
-}
-
-export async function startGateway(config: Config, options: GatewayOptions): Promise<Gateway> {
-  return (await assemble(config, options)).gateway;
 }
 
 export async function assemble(initial: Config, options: GatewayOptions): Promise<{ gateway: Gateway; parts: Parts }> {

@@ -2,7 +2,8 @@
 export { defaultConfig, loadConfig, readConfig, type LoadedConfig } from './config/load.ts';
 export type { Config } from './config/schema.ts';
 export { errorTable, InterlaneError, type ErrorCode } from './errors.ts';
-export { startGateway, type Gateway, type GatewayOptions } from './gateway.ts';
+export type { Gateway, GatewayOptions } from './embed.ts';
+export { startGateway } from './start.ts';
 export { connect, type Client, type ConnectOptions } from './client/client.ts';
 export { Conversation, type ConversationEvent, type ConversationOptions } from './client/conversation.ts';
 export { follow, type Follow } from './client/follow.ts';

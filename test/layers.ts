@@ -15,7 +15,9 @@ export const tiers = [
   ['observe', 'scheduler'],
   ['setup.ts'],
   ['server'],
+  ['embed.ts'],
   ['gateway.ts'],
+  ['start.ts'],
   ['cli'],
   ['main.ts'],
 ];

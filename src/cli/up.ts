@@ -24,7 +24,7 @@ export async function up(terminal: Terminal, paths: Paths, config: Config, warni
   const open = openState(paths.stateDir);
   enableCompileCache(join(paths.stateDir, 'cache')); // the next start is faster
   const [{ startGateway }, { createLog }, { findModel }] = await Promise.all([
-    import('../gateway.ts'),
+    import('../start.ts'),
     import('../observe/log.ts'),
     import('../runtimes/model/models.ts'),
   ]);

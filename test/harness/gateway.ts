@@ -10,7 +10,8 @@ import { connect, type Client, type ConnectOptions } from '../../src/client/clie
 import { Config } from '../../src/config/schema.ts';
 import type { Accepted } from '../../src/engine/accept.ts';
 import { acceptArgs, type AcceptMore } from './accept.ts';
-import { assemble, type Gateway, type GatewayOptions, type Parts } from '../../src/gateway.ts';
+import type { Gateway, GatewayOptions } from '../../src/embed.ts';
+import { assemble, type Parts } from '../../src/gateway.ts';
 import type { FeedEvent } from '../../src/protocol/event.ts';
 import type { OperationName, Params, Results } from '../../src/protocol/operations/all.ts';
 import type { QueueMode, RunState, RunView } from '../../src/protocol/run.ts';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { Config } from '../../src/config/schema.ts';
-import { startGateway } from '../../src/gateway.ts';
+import { startGateway } from '../../src/start.ts';
 import { Script } from '../../src/runtimes/scripted/scripted.ts';
 import { defineTool } from '../../src/tools/define.ts';
 

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { connect } from '../../src/client/client.ts';
 import { Config } from '../../src/config/schema.ts';
-import { startGateway } from '../../src/gateway.ts';
+import { startGateway } from '../../src/start.ts';
 import { ManualClock } from '../harness/clock.ts';
 
 const day = 86_400_000;
