@@ -68,7 +68,7 @@ export function* underWay(t: Reading, pk: number, attempts: number): Body<Delive
 /** Heads of destinations that are due. The index is named because the planner would otherwise sort everything that is pending. */
 export function* dueHeads(t: Reading, now: number, limit: number): Body<DeliveryRow[]> {
   return yield* t.all<DeliveryRow>(
-    `SELECT * FROM deliveries INDEXED BY deliveries_due WHERE state = 'pending' AND head = 1 AND due_at <= ? ORDER BY due_at LIMIT ?`,
+    `SELECT * FROM deliveries INDEXED BY deliveries_due WHERE state = 'pending' AND head = 1 AND due_at <= ? ORDER BY due_at, pk LIMIT ?`,
     now,
     limit,
   );
@@ -195,7 +195,7 @@ export function* remove(t: Writing, pk: number): Body<void> {
 
 export function* settledBefore(t: Reading, at: number, limit: number): Body<{ pk: number; dest_key: string }[]> {
   return yield* t.all<{ pk: number; dest_key: string }>(
-    `SELECT pk, dest_key FROM deliveries WHERE state IN ('sent', 'failed', 'dead') AND first_at < ? ORDER BY first_at LIMIT ?`,
+    `SELECT pk, dest_key FROM deliveries WHERE state IN ('sent', 'failed', 'dead') AND first_at < ? ORDER BY first_at, pk LIMIT ?`,
     at,
     limit,
   );

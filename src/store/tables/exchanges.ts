@@ -126,7 +126,7 @@ export function* removeOf(t: Writing, sessionPk: number, limit: number): Body<nu
 
 export function* removeEndedBefore(t: Writing, at: number, limit: number): Body<number> {
   const { changes } = yield* t.run(
-    'DELETE FROM exchanges WHERE pk IN (SELECT pk FROM exchanges WHERE end_reason IS NOT NULL AND at < ? ORDER BY at LIMIT ?)',
+    'DELETE FROM exchanges WHERE pk IN (SELECT pk FROM exchanges WHERE end_reason IS NOT NULL AND at < ? ORDER BY at, pk LIMIT ?)',
     at,
     limit,
   );

@@ -144,7 +144,7 @@ export function* insert(t: Writing, run: NewRun): Body<{ pk: number; ready: bool
   const { pk, ready_pos: readyPos } = (yield* t.one<{ pk: number; ready_pos: number | null }>(
     `INSERT INTO runs (id, session_pk, lane, class, ready_pos, deliver, destination, root_pk, hop, budget_ms, not_before, queued_at)
      VALUES (?, ?, ?, ?, CASE WHEN EXISTS (SELECT 1 FROM runs WHERE lane = ? AND state = 'queued')
-       OR EXISTS (SELECT 1 FROM runs WHERE lane = ? AND state IN ('running', 'waiting')) THEN NULL ELSE ? END, ?, ?, ?, ?, ?, ?, ?)
+       OR EXISTS (SELECT 1 FROM runs WHERE lane = ? AND state IN ('running', 'waiting')) THEN NULL ELSE CAST(? AS BIGINT) END, ?, ?, ?, ?, ?, ?, ?)
      RETURNING pk, ready_pos`,
     run.id,
     run.sessionPk,
@@ -435,7 +435,7 @@ export function* endedBefore(t: Reading, at: number, limit: number): Body<{ pk: 
     `SELECT pk, lane FROM runs WHERE ended_at < ?
      AND NOT EXISTS (SELECT 1 FROM exchanges JOIN exchange_turns ON exchange_pk = exchanges.pk WHERE exchange_turns.run_pk = runs.pk AND end_reason IS NULL)
      AND NOT EXISTS (SELECT 1 FROM waits WHERE target_kind = 'run' AND target_pk = runs.pk AND answer IS NULL)
-     ORDER BY ended_at LIMIT ?`,
+     ORDER BY ended_at, pk LIMIT ?`,
     at,
     limit,
   );

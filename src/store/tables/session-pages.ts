@@ -106,7 +106,7 @@ export function* keyOfKeyOrId(t: Reading, text: string): Body<string | undefined
 /** Keys in the order in which they were last active. */
 export function* keysByActivity(t: Reading): Body<string[]> {
   const rows = yield* t.all<{ key: string }>(
-    `SELECT key, max(last_pos) AS pos FROM sessions WHERE state <> 'deleted' GROUP BY key ORDER BY pos`,
+    `SELECT key, max(last_pos) AS pos FROM sessions WHERE state <> 'deleted' GROUP BY key ORDER BY pos, key`,
   );
   return rows.map(({ key }) => key);
 }
