@@ -2,7 +2,7 @@
 import { defineConfig } from 'vitest/config';
 
 const own = ['test/process/**/*.test.ts', 'test/crash/**/*.test.ts', 'test/property/**/*.test.ts'];
-const setupFiles = ['test/setup.ts'];
+const setupFiles = ['test/setup.ts', 'test/postgres/collect.ts'];
 // Limits only end what hangs: no test depends on how long it takes, and a busy machine may take its time.
 const limits = { testTimeout: 60_000, hookTimeout: 60_000 };
 const alone = { fileParallelism: false, testTimeout: 600_000, hookTimeout: 180_000 };
@@ -12,6 +12,9 @@ export default defineConfig({
     reporters: ['default', './test/seconds.ts'],
     // Where one thing is broken, everything that waits for it would run into its limit.
     bail: 5,
+    globalSetup: 'test/postgres/global.ts',
+    // The check at the end of the run takes part of it.
+    teardownTimeout: 120_000,
     projects: [
       {
         test: {

@@ -26,6 +26,7 @@ import type { RunView } from '../../src/protocol/run.ts';
 import { drive, writing, type Command, type ReadQuery, type Store } from '../../src/store/contract.ts';
 import type { SessionRow } from '../../src/store/rows.ts';
 import type { Tool } from '../../src/tools/define.ts';
+import { ofTest } from '../postgres/statements.ts';
 import type { Rowwise } from './rows.ts';
 
 type Subscription = Parameters<Parts['bus']['subscribe']>[0];
@@ -72,8 +73,8 @@ export function insideOf({ store, engine, bus, outbox, invoker }: Parts): Inside
 export function rowwise(store: Pick<Store, 'read' | 'write'>): Rowwise {
   return {
     all: <T>(sql: string, ...params: (string | number | null | Uint8Array)[]) =>
-      store.read({ name: 'test', body: (t) => t.all<T>(sql, ...params) }, {}),
-    run: async (sql, ...params) => void (await store.write({ name: 'test', body: (t) => t.run(sql, ...params) }, {})),
+      store.read({ name: 'test', body: (t) => t.all<T>(ofTest(sql), ...params) }, {}),
+    run: async (sql, ...params) => void (await store.write({ name: 'test', body: (t) => t.run(ofTest(sql), ...params) }, {})),
   };
 }
 
@@ -138,7 +139,7 @@ export async function planOfDue(inside: Inside): Promise<string[]> {
     return [];
   });
   const plans = asked.map((sql) =>
-    inside.write({ name: 'plan', body: (t) => t.all<{ detail: string }>(`EXPLAIN QUERY PLAN ${sql}`, 0, 16) }, {}),
+    inside.write({ name: 'plan', body: (t) => t.all<{ detail: string }>(ofTest(`EXPLAIN QUERY PLAN ${sql}`), 0, 16) }, {}),
   );
   return (await Promise.all(plans)).flat().map(({ detail }) => detail);
 }

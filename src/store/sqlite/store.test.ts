@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { ofTest } from '../../../test/postgres/statements.ts';
 import { InterlaneError } from '../../errors.ts';
 import type { Command, Query, ReadQuery, Writing } from '../contract.ts';
 import { Connection, openDatabase, type Durability } from './database.ts';
@@ -320,7 +321,7 @@ describe('a queue that is full', () => {
   const list: ReadQuery<undefined, string[]> = {
     name: 'list',
     *body(t) {
-      return (yield* t.all<{ key: string }>('SELECT key FROM meta ORDER BY rowid LIMIT 3')).map((row) => row.key);
+      return (yield* t.all<{ key: string }>(ofTest('SELECT key FROM meta ORDER BY rowid LIMIT 3'))).map((row) => row.key);
     },
   };
 
