@@ -2,9 +2,11 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { drive, reading } from '../src/store/contract.ts';
 import { openDatabase } from '../src/store/sqlite/database.ts';
 import { databaseName } from '../src/store/sqlite/open.ts';
-import { Search, searchName } from '../src/store/sqlite/search.ts';
+import { searchName } from '../src/store/sqlite/search-file.ts';
+import { SqliteSearch } from '../src/store/sqlite/search.ts';
 
 /** Agents that have most of the sessions (`a0` …), and agents that have hardly any (`rare0` …). */
 export const agentCount = 20;
@@ -22,7 +24,7 @@ export const chatKey = (n: number) => `agent:a1:chat-${n}`;
 export const longKey = (n: number) => `agent:a1:long-${n}`;
 
 /** A state directory with so many sessions: 20 agents, six kinds, four levels, activity in no order. */
-export function makeState(directory: string, sessions: number): void {
+export async function makeState(directory: string, sessions: number): Promise<void> {
   mkdirSync(directory, { recursive: true, mode: 0o700 });
   const connection = openDatabase(join(directory, databaseName), { durability: 'normal' });
   const { database } = connection;
@@ -71,22 +73,42 @@ export function makeState(directory: string, sessions: number): void {
   for (const { sql } of indexes) database.exec(String(sql));
   database.exec('COMMIT; PRAGMA wal_checkpoint(TRUNCATE)');
   connection.close();
-  skipIndexing(directory);
+  await skipIndexing(directory);
+}
+
+/** The search index of a state directory that no gateway has open. */
+export function openIndex(directory: string): { index: SqliteSearch; close(): Promise<void> } {
+  const connection = openDatabase(join(directory, databaseName), { durability: 'normal', readOnly: true });
+  const index = new SqliteSearch({
+    // oxlint-disable-next-line require-await -- asynchronous by contract
+    store: { read: async (query, args) => drive(query.body(reading, args), (ask) => connection.answerAll(ask)) },
+    path: join(directory, searchName),
+    failed(error) {
+      throw error;
+    },
+  });
+  return {
+    index,
+    async close() {
+      await index.close();
+      connection.close();
+    },
+  };
 }
 
 /** As if the search index had read everything, so that it does not catch up while something else is measured. */
-function skipIndexing(directory: string): void {
-  const search = new Search(directory);
-  search.search({ text: 'nothing', readable: () => undefined });
-  search.close();
-  const index = new DatabaseSync(join(directory, searchName));
-  index.exec('UPDATE progress SET below = 0');
-  index.close();
+async function skipIndexing(directory: string): Promise<void> {
+  const { index, close } = openIndex(directory);
+  await index.indexNext(1);
+  await close();
+  const file = new DatabaseSync(join(directory, searchName));
+  file.exec('UPDATE progress SET below = 0');
+  file.close();
 }
 
 /** Many chats without a past, for runs and appends. */
-export function makeChats(directory: string, chats: number): void {
-  makeState(directory, 1_000);
+export async function makeChats(directory: string, chats: number): Promise<void> {
+  await makeState(directory, 1_000);
   const connection = openDatabase(join(directory, databaseName), { durability: 'normal' });
   connection.database.exec(`
     WITH RECURSIVE numbers (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n < ${chats - 1})

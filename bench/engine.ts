@@ -6,9 +6,8 @@ import { performance } from 'node:perf_hooks';
 import type { Query } from '../src/store/contract.ts';
 import { openDatabase } from '../src/store/sqlite/database.ts';
 import { databaseName } from '../src/store/sqlite/open.ts';
-import { Search } from '../src/store/sqlite/search.ts';
 import { inChild, type PagesReport, type RecoverReport } from './child.ts';
-import { chatKey, longKey, longSessions, makeChats, makeState, startOfTime, writeText } from './data.ts';
+import { chatKey, longKey, longSessions, makeChats, makeState, openIndex, startOfTime, writeText } from './data.ts';
 import { drawLines, inTemporary, median, percent, progress, rate, table, whole, type Line } from './measure.ts';
 import { grouped, record, replay, type Written } from './raw.ts';
 import { acceptance, start } from './setting.ts';
@@ -21,13 +20,13 @@ export async function benchEngine({ full }: { full: boolean }): Promise<void> {
   await inTemporary(async (directory) => {
     const base = join(directory, 'base');
     progress('engine: making chats');
-    makeChats(base, chats);
+    await makeChats(base, chats);
     const lines: Line[] = [];
     const show = (title: string, text: string) => process.stdout.write(`\n${title}\n\n${text}`);
     for (const size of [300, 4_000]) lines.push(await appends(directory, base, size));
     lines.push(...(await runs(directory, base)));
     lines.push(...(await recovery(directory, base)));
-    for (const size of [300, 4_000]) lines.push(indexing(directory, size));
+    for (const size of [300, 4_000]) lines.push(await indexing(directory, size));
     const sizes = full ? [1_000, 100_000, 1_000_000] : [1_000, 100_000];
     const { rows, memory } = await pages(directory, sizes);
     lines.push(...memory);
@@ -190,14 +189,14 @@ async function recovery(directory: string, base: string): Promise<Line[]> {
   return lines;
 }
 
-function indexing(directory: string, size: number): Line {
+async function indexing(directory: string, size: number): Promise<Line> {
   progress(`engine: search indexing of ${size} characters`);
   const count = size === 300 ? 20_000 : 4_000;
   const stateDir = join(directory, `search-${size}`);
   mkdirSync(stateDir);
-  makeState(stateDir, 1_000);
-  const search = new Search(stateDir);
-  while (search.indexNext().more);
+  await makeState(stateDir, 1_000);
+  const { index, close } = openIndex(stateDir);
+  while ((await index.indexNext()).more);
   const connection = openDatabase(join(stateDir, databaseName), { durability: 'normal' });
   const { database } = connection;
   database.exec('BEGIN');
@@ -211,9 +210,9 @@ function indexing(directory: string, size: number): Line {
   database.exec('COMMIT');
   connection.close();
   const started = performance.now();
-  while (search.indexNext().more);
+  while ((await index.indexNext()).more);
   const seconds = (performance.now() - started) / 1_000;
-  search.close();
+  await close();
   return {
     name: `search index, entries of ${size === 300 ? '300 bytes' : '4 kB'}`,
     measured: `${whole(count / seconds)} /s`,
@@ -226,7 +225,7 @@ async function pages(directory: string, sizes: number[]): Promise<{ rows: string
   for (const sessions of sizes) {
     progress(`engine: making ${whole(sessions)} sessions`);
     const stateDir = join(directory, `sessions-${sessions}`);
-    makeState(stateDir, sessions);
+    await makeState(stateDir, sessions);
     progress(`engine: pages of ${whole(sessions)} sessions`);
     const child = await inChild<PagesReport>('pages', stateDir, String(sessions));
     reports.push(child.report);

@@ -1,7 +1,7 @@
 // Resident memory of the real gateway while it gets its first 1,000 messages: from the sources, and as it is published.
 import { spawn } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { copyFileSync, existsSync, mkdirSync, readFileSync, symlinkSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect } from '../src/client/client.ts';
 import { drawLines, inTemporary, median, progress, whole, type Line } from './measure.ts';
@@ -22,20 +22,16 @@ interface Resident {
 /** `BENCH_ROOT` names another clone to measure, for a comparison with the same client. */
 export async function benchMemory(): Promise<void> {
   const root = resolve(process.env['BENCH_ROOT'] ?? join(import.meta.dirname, '..'));
-  const programs: [string, string][] = [
-    ['from sources', join(root, 'bin', 'interlane.cjs')],
-    ['built', join(root, 'dist', 'main.js')],
-  ];
+  if (!existsSync(join(root, 'dist'))) throw new Error(`${root} is not built; run npm run build there first`);
   const lines: Line[] = [];
-  for (const [name, program] of programs) {
-    if (!existsSync(program)) {
-      progress(`memory: ${program} is not there; npm run build makes it`);
-      continue;
-    }
+  for (const name of ['from sources', 'built'] as const) {
     const all: Resident[] = [];
     for (let round = 0; round < rounds; round++) {
       progress(`memory: ${name}, round ${round + 1} of ${rounds}`);
-      await inTemporary(async (directory) => void all.push(await measure(program, join(directory, 'state'))));
+      await inTemporary(async (directory) => {
+        const launcher = name === 'built' ? packaged(root, directory) : join(root, 'bin', 'interlane.cjs');
+        all.push(await measure(launcher, join(directory, 'state')));
+      });
     }
     const of = (moment: keyof Resident) => median(all.map((one) => one[moment]));
     const after = of('after');
@@ -55,11 +51,20 @@ export async function benchMemory(): Promise<void> {
   process.stdout.write(`\nMemory\n\n${drawLines(lines)}\n`);
 }
 
+/** The launcher of a directory that has no sources, as in the published package. */
+function packaged(root: string, directory: string): string {
+  const launcher = join(directory, 'package', 'bin', 'interlane.cjs');
+  mkdirSync(dirname(launcher), { recursive: true });
+  copyFileSync(join(root, 'bin', 'interlane.cjs'), launcher);
+  symlinkSync(join(root, 'dist'), join(directory, 'package', 'dist'));
+  return launcher;
+}
+
 /** Starts the gateway on a new state, and sends it messages as a chat client does: eight at a time, in eight sessions. */
-async function measure(program: string, stateDir: string): Promise<Resident> {
+async function measure(launcher: string, stateDir: string): Promise<Resident> {
   mkdirSync(stateDir, { mode: 0o700 });
   const env = { PATH: process.env['PATH']!, HOME: stateDir, INTERLANE_TOKEN: token, INTERLANE_DISCOVER: '0' };
-  const args = [program, 'up', '--state-dir', stateDir, '--port', '0'];
+  const args = [launcher, 'up', '--state-dir', stateDir, '--port', '0'];
   const child = spawn(process.execPath, args, { env, stdio: ['ignore', 'pipe', 'ignore'] });
   const stop = () => void child.kill('SIGKILL');
   process.once('exit', stop);

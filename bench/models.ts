@@ -90,7 +90,7 @@ let made = 0;
 /** Complete runs per second, each in a session of its own, every commit on the disk. */
 async function runs(directory: string, url: string, inFlight: number, count: number, text: string): Promise<number> {
   const stateDir = join(directory, `state-${made++}`);
-  makeChats(stateDir, chats);
+  await makeChats(stateDir, chats);
   const gateway = await start(stateDir, url, inFlight);
   const run = async (n: number) => {
     const { runId } = await gateway.engine.accept(acceptance(chatKey(n), n, text));

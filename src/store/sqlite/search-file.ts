@@ -15,6 +15,8 @@ const version = 2;
 const schema = `
   -- No text is kept here. The tokenizer cuts at the spaces between words that were already cut by words.ts.
   CREATE VIRTUAL TABLE words USING fts5 (session, said, content = '', contentless_delete = 1, tokenize = 'ascii');
+  -- FTS5 would merge what it has written whenever it likes, for up to 200 ms. We merge in steps instead.
+  INSERT INTO words (words, rank) VALUES ('automerge', 0), ('crisismerge', 1000);
   CREATE TABLE progress (pos INTEGER NOT NULL, below INTEGER NOT NULL, timeline TEXT NOT NULL) STRICT;
 `;
 
@@ -23,7 +25,8 @@ const notDatabase = 26;
 /** The other connection to the file locks it only for moments. */
 const lockMs = 250;
 const forgetEntries = 1000;
-const mergePages = 200;
+/** After each addition, so that the index stays in few parts. */
+const mergesAtOnce = 8;
 const mostNamed = 500;
 
 export interface IndexRow {
@@ -33,18 +36,30 @@ export interface IndexRow {
 }
 
 /** One thing to write. `anew`: into an index that is empty, whatever is in the file. */
-export type Job = { add: IndexRow[]; to: Place; anew: boolean } | { forget: number[] };
+export type Job = Addition | { forget: number[] };
+
+interface Addition {
+  add: IndexRow[];
+  to: Place;
+  anew: boolean;
+}
 
 /** `damaged`: the index must be made anew. `over`: the writer stopped before it was done. */
 export type Written = 'done' | 'damaged' | 'over';
 
+/** Returns false if the index is damaged. */
+type Step = () => boolean;
+
 /** One connection to the index. A file that is missing, damaged or of another version counts as an index that has read nothing. */
 export class SearchFile {
   readonly path: string;
+  private readonly mergePages: number;
   private database: DatabaseSync | undefined;
 
-  constructor(path: string) {
+  /** `mergePages`: how much one step merges; 16 take about 1 ms. */
+  constructor(path: string, mergePages: number) {
     this.path = path;
+    this.mergePages = mergePages;
   }
 
   place(): Place | undefined {
@@ -63,11 +78,10 @@ export class SearchFile {
 
   /** Writes in steps that are each short. Between two of them it lets others go on; `stopped` ends it there. */
   async write(job: Job, stopped: () => boolean): Promise<Written> {
-    const steps = 'add' in job ? [() => this.add(job)] : this.forgetting(job.forget);
-    for (const step of steps) {
+    for (const step of 'add' in job ? this.adding(job) : this.forgetting(job.forget)) {
       if (stopped()) return 'over';
       if (!step()) return 'damaged';
-      if ('forget' in job) await tick();
+      await tick();
     }
     return 'done';
   }
@@ -77,8 +91,13 @@ export class SearchFile {
     this.database = undefined;
   }
 
+  private *adding(job: Addition): Generator<Step> {
+    yield () => this.add(job);
+    yield* this.repeated(() => (index) => merge(index, this.mergePages), mergesAtOnce);
+  }
+
   /** The rows and the new place, in one transaction. */
-  private add({ add, to, anew }: Extract<Job, { add: unknown }>): boolean {
+  private add({ add, to, anew }: Addition): boolean {
     if (anew) this.discard();
     const work = (index: DatabaseSync) => {
       const insert = index.prepare('INSERT OR REPLACE INTO words (rowid, session, said) VALUES (?, ?, ?)');
@@ -98,18 +117,21 @@ export class SearchFile {
    * A deleted entry is first only marked; its words leave the file when what is left is written again, which the merges after the
    * deletions do.
    */
-  private *forgetting(sessionPks: number[]): Generator<() => boolean> {
-    let more = true;
-    const work = (step: (index: DatabaseSync) => boolean) => () => {
-      const answer = this.using(step);
-      more = answer ?? false;
-      return answer !== undefined || !this.exists;
-    };
-    for (const pk of sessionPks)
-      do yield work((index) => forgetSome(index, pk));
-      while (more);
-    yield work((index) => merge(index, -mergePages));
-    while (more) yield work((index) => merge(index, mergePages));
+  private *forgetting(sessionPks: number[]): Generator<Step> {
+    for (const pk of sessionPks) yield* this.repeated(() => (index) => forgetSome(index, pk));
+    yield* this.repeated((first) => (index) => merge(index, first ? -this.mergePages : this.mergePages));
+    yield () => this.using(truncateLog) !== undefined || !this.exists;
+  }
+
+  /** The same step for as long as it returns true, at most so many times. */
+  private *repeated(step: (first: boolean) => (index: DatabaseSync) => boolean, most = Infinity): Generator<Step> {
+    const state: { more: boolean | undefined } = { more: true };
+    for (let times = 0; state.more && times < most; times++) {
+      yield () => {
+        state.more = this.using(step(times === 0));
+        return state.more !== undefined || !this.exists;
+      };
+    }
   }
 
   private get exists(): boolean {
@@ -178,9 +200,13 @@ function merge(index: DatabaseSync, pages: number): boolean {
   const changes = () => Number(index.prepare('SELECT total_changes() AS n').get()!['n']);
   const before = changes();
   index.prepare(`INSERT INTO words (words, rank) VALUES ('merge', ?)`).run(pages);
-  const more = changes() - before > 1;
-  if (!more) index.exec('PRAGMA wal_checkpoint(TRUNCATE)');
-  return more;
+  return changes() - before > 1;
+}
+
+/** What was deleted is in the log of the file too. */
+function truncateLog(index: DatabaseSync): boolean {
+  index.exec('PRAGMA wal_checkpoint(TRUNCATE)');
+  return true;
 }
 
 const sessionWord = (sessionPk: number) => `s${sessionPk}`;

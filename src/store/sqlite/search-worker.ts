@@ -2,7 +2,7 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { SearchFile, type Job } from './search-file.ts';
 
-const file = new SearchFile((workerData as { path: string }).path);
+const file = new SearchFile((workerData as { path: string }).path, 200);
 let stopped = false;
 
 parentPort!.on('message', (message: Job | 'stop') => {

@@ -2,7 +2,7 @@
 // The index is derived. What is shown, counted and ranked is read from the store, so an index that is wrong or late gives no wrong answer.
 import { setImmediate as tick, setTimeout as sleep } from 'node:timers/promises';
 import type { Store } from '../contract.ts';
-import { nextPiece, searchedEntries, type Piece, type Place, type Timeline } from '../search-feed.ts';
+import { nextPiece, searchedEntries, type Place, type Timeline } from '../search-feed.ts';
 import type { Progress, SearchAnswer, SearchHit, SearchIndex, SearchQuestion } from '../search.ts';
 import { cutSnippet, findTerms, longestText, parseSearch } from '../words.ts';
 import { IndexThread } from './indexer.ts';
@@ -20,11 +20,15 @@ export interface SearchParts {
   timeline?: Timeline;
 }
 
-const pieceRows = 500;
-const pieceChars = 1024 * 1024;
-/** A piece up to this size is written at once, in about 5 ms. A larger one starts the thread, which costs 15 to 25 MB of memory. */
-const smallRows = 200;
-const smallChars = 64 * 1024;
+/** What the thread gets at a time. */
+const piece = { rows: 500, chars: 1024 * 1024 };
+/** What is written without the thread: about 1 ms for a slice of chat messages. */
+const slice = { rows: 16, chars: 8 * 1024 };
+/** After so many slices with more to come the thread takes over. It costs 15 to 25 MB of memory, so a quiet gateway never starts it. */
+const mostSlices = 40;
+/** A larger text goes to the thread at once. */
+const sliceTextChars = 32 * 1024;
+const slicePages = 16;
 /** Between two looks at the feed: while much is written, the index gets fewer and larger pieces. */
 const restMs = 50;
 
@@ -51,7 +55,7 @@ export class SqliteSearch implements SearchIndex {
   constructor(parts: SearchParts) {
     this.parts = parts;
     this.feed = nextPiece(parts.timeline ?? noTimeline);
-    this.file = new SearchFile(parts.path);
+    this.file = new SearchFile(parts.path, slicePages);
   }
 
   wake(): void {
@@ -63,8 +67,8 @@ export class SqliteSearch implements SearchIndex {
   }
 
   /** Reads one piece of what it has not read yet. */
-  async indexNext(rows = pieceRows): Promise<Progress & { more: boolean }> {
-    const more = await this.alone(() => this.step(rows));
+  async indexNext(rows = piece.rows): Promise<Progress & { more: boolean }> {
+    const more = await this.alone(() => this.step({ ...piece, rows }));
     return { ...(await this.progress()), more };
   }
 
@@ -106,7 +110,7 @@ export class SqliteSearch implements SearchIndex {
     return this.alone(async () => {
       if (this.over) return false;
       const written = await this.write({ forget: sessionPks });
-      if (written === 'damaged') await this.step(pieceRows); // makes it anew, from what the store has left
+      if (written === 'damaged') await this.step(piece); // makes it anew, from what the store has left
       return written !== 'over';
     }).catch((thrown: unknown) => {
       this.fail(thrown);
@@ -130,20 +134,23 @@ export class SqliteSearch implements SearchIndex {
     const { signal } = this.ending;
     while (this.woken && !this.over) {
       this.woken = false;
-      while (!this.over && (await this.alone(() => this.step(pieceRows))));
+      for (let slices = 0, more = true; more && !this.over; slices++) {
+        const inSlices = this.parts.path === inMemory || (!this.thread && slices < mostSlices);
+        more = await this.alone(() => this.step(inSlices ? slice : piece));
+      }
       // A pause that nothing depends on; the end of the index ends it.
       if (!this.over) await sleep(restMs, undefined, { signal, ref: false }).catch(() => {});
     }
   }
 
   /** Returns whether there is more to read. */
-  private async step(rows: number): Promise<boolean> {
+  private async step(most: { rows: number; chars: number }): Promise<boolean> {
     const from = this.file.place();
-    const piece = await this.parts.store.read(this.feed, { from, rows, chars: pieceChars });
-    if (!isNews(from, piece)) return false;
-    const add = piece.rows.map((row) => ({ ...row, text: row.text.slice(0, longestText) }));
-    const written = await this.write({ add, to: piece.to, anew: piece.anew });
-    return written === 'damaged' || (written === 'done' && piece.more);
+    const { rows, to, anew, more } = await this.parts.store.read(this.feed, { from, ...most });
+    if (!anew && from?.pos === to.pos && from.below === to.below) return false;
+    const add = rows.map((row) => ({ ...row, text: row.text.slice(0, longestText) }));
+    const written = await this.write({ add, to, anew });
+    return written === 'damaged' || (written === 'done' && more);
   }
 
   private async write(job: Job): Promise<Written> {
@@ -159,8 +166,8 @@ export class SqliteSearch implements SearchIndex {
 
   /** Forgetting is never small: it writes much of the index again. */
   private isSmall(job: Job): boolean {
-    const { threadAfter = smallRows } = this.parts;
-    return 'add' in job && job.add.length <= threadAfter && job.add.reduce((sum, row) => sum + row.text.length, 0) <= smallChars;
+    const { threadAfter = slice.rows } = this.parts;
+    return 'add' in job && job.add.length <= threadAfter && job.add.reduce((sum, row) => sum + row.text.length, 0) <= sliceTextChars;
   }
 
   private async *proposed(terms: string[][], sessions: number[] | undefined) {
@@ -196,5 +203,3 @@ function* noTimeline() {
 }
 
 const indexedTo = (place: Place | undefined) => (!place || place.below > 0 ? 0 : place.pos);
-
-const isNews = (from: Place | undefined, { anew, to }: Piece) => anew || from?.pos !== to.pos || from.below !== to.below;
