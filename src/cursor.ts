@@ -7,7 +7,7 @@ const kinds = { feed: 1, sessions: 2, runs: 3, older: 4, newer: 5, now: 6 } as c
 type Kind = Exclude<keyof typeof kinds, 'now'>;
 /** Pages of a list. */
 type ListKind = 'sessions' | 'runs';
-/** In a transcript: the page before a message, and what came after one. */
+/** In a transcript: the page before a message, or the messages after one. */
 type PlaceKind = 'older' | 'newer';
 
 /** Comes before every position, so following from here begins with a reset. */

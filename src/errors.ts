@@ -5,11 +5,11 @@ interface ErrorFacts {
   http: 400 | 401 | 403 | 404 | 405 | 409 | 413 | 429 | 500 | 503;
   /** Follows sysexits(3), so scripts can tell a typo from an outage. */
   exit: number;
-  /** The same request may succeed a moment later. */
+  /** The same request may succeed later. */
   retryable?: true;
 }
 
-/** What each code becomes at each door. */
+/** The status of each code on each transport. */
 export const errorTable = {
   USAGE: { ws: 'INVALID_REQUEST', http: 400, exit: 64 },
   INVALID_REQUEST: { ws: 'INVALID_REQUEST', http: 400, exit: 65 },
@@ -84,11 +84,11 @@ export const isErrorCode = (text: string): text is ErrorCode => Object.hasOwn(er
 
 export const isRetryable = (code: ErrorCode): boolean => (errorTable[code] as ErrorFacts).retryable === true;
 
-/** A message starts with the noun that failed and ends with what to do. It is shown as it is: no secrets, no stack. */
+/** A message starts with the noun that failed and ends with what to do. Callers read it as it is, so it has no secrets and no stack. */
 export class InterlaneError extends Error {
   override readonly name = 'InterlaneError';
   readonly code: ErrorCode;
-  /** What a program may want to know beside the code. */
+  /** Details for programs, beside the code. */
   readonly details: Record<string, unknown>;
 
   constructor(code: ErrorCode, message: string, options?: ErrorOptions & { details?: Record<string, unknown> }) {

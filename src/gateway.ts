@@ -68,7 +68,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
 
   // 3. events, in the order of the feed
   const bus = createBus(store);
-  const undoCounting = store.follow(metrics.heard);
+  const undoCounting = store.follow(metrics.count);
   const undoLog = options.log ? logEvents(bus, options.log) : () => {};
 
   // 4. the words of transcripts, in an index beside the store

@@ -1,4 +1,4 @@
-// Levels by name and by rank: rows keep ranks, everything else says names.
+// Levels by name and by rank: rows have ranks, everything else uses names.
 import { levels, type Level } from './protocol/labels.ts';
 
 /** An unknown rank counts as the highest level. */

@@ -14,23 +14,23 @@ import type { SessionRow } from './store/rows.ts';
 import { workspaceDirs } from './tools/workspaces.ts';
 
 export interface Setup extends Kernel {
-  /** Rises with every config that is taken up. */
+  /** Rises with every config that is applied. */
   rev: number;
   config: Config;
   routes: Routes;
   models: Models;
-  /** What the config says of an agent. */
+  /** The settings of an agent. */
   agent(agentId: string): AgentEntry | undefined;
   /** Where the files of a session are. */
   workspaceDir(session: Pick<SessionRow, 'key' | 'agent' | 'id'>): string;
 }
 
-/** The setup in force. Parts call it when they act, once for each thing they do; it is the only way a reload reaches them. */
+/** The current setup. A part calls it once for each action; a reload reaches it in no other way. */
 export type CurrentSetup = () => Setup;
 
 export interface SetupParts {
   stateDir: string;
-  /** A model that was found on this machine, for when none is configured. */
+  /** A model that discovery found on this machine, used if none is configured. */
   found: Found | undefined;
   /** Counts decisions. */
   decided: World['decided'];

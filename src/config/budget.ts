@@ -1,4 +1,4 @@
-// The working time of a run that is given none.
+// The default working time of a run.
 import type { Config } from './schema.ts';
 
 /** In milliseconds; 0 is no limit. */

@@ -1,12 +1,12 @@
-// Two configs → which settings differ, and which of them a running gateway cannot take up.
+// Two configs → the settings that differ, and which of them need a restart.
 import { watchFile, unwatchFile } from 'node:fs';
 import { placeOf } from './reference.ts';
 import type { Config } from './schema.ts';
 
 export interface Change {
-  /** Settings that hold from now on. */
+  /** Settings that apply now. */
   applied: string[];
-  /** Settings that hold after the next start. */
+  /** Settings that apply after a restart. */
   restart: string[];
 }
 
@@ -19,7 +19,7 @@ export function changeOf(before: Config, after: Config): Change {
   };
 }
 
-/** Lists are compared as a whole: a place in one means nothing once something was put before it. */
+/** Lists are compared as a whole, because an insertion moves all later entries. */
 function* differences(before: unknown, after: unknown, path: string[]): Generator<string[]> {
   if (JSON.stringify(before) === JSON.stringify(after)) return;
   if (!isRecord(before) || !isRecord(after)) {
@@ -32,7 +32,7 @@ function* differences(before: unknown, after: unknown, path: string[]): Generato
 
 const isRecord = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null && !Array.isArray(value);
 
-/** Looked at every second: editors write in many ways, and all of them change the file's time or size. Returns the undo. */
+/** Checks the file every second: editors write in many ways, and all of them change its time or size. Returns the undo. */
 export function watchConfig(file: string, changed: () => void): () => void {
   const listener = () => changed();
   watchFile(file, { interval: 1_000, persistent: false }, listener);

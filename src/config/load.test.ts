@@ -184,8 +184,8 @@ describe('warnings', () => {
     );
     expect(warnings).toEqual([
       'agents.list[0].id "My Agent" is used as "my-agent"',
-      'agents.list has 2 entries with default: true; agents.list[0] is taken',
-      'session.identityLinks lists one id for both "ana" and "bea"; "ana" is taken',
+      'agents.list has 2 entries with default: true; agents.list[0] is used',
+      'session.identityLinks lists one id for both "ana" and "bea"; "ana" is used',
     ]);
   });
 
@@ -208,7 +208,7 @@ describe('warnings', () => {
         .warnings,
     ).toEqual([
       'agents.defaults.subagents.allowAgents[0] "wrok" is not in agents.list',
-      'policy.rules[0].hook SECRET_ACCESS is not asked yet in this version, so the rule has no effect',
+      'policy.rules[0].hook SECRET_ACCESS is not evaluated yet in this version, so the rule has no effect',
       'policy.rules[1].match.tool never matches at PRE_OUTPUT; tools are known at PRE_TOOL_CALL and POST_TOOL_RESPONSE',
     ]);
   });

@@ -1,4 +1,4 @@
-// Config file → checked config and warnings, or one error that says what is wrong where, and what would be right.
+// Config file → validated config and warnings, or one error with the place of each problem and its fix.
 import { readFileSync, statSync } from 'node:fs';
 import type { z } from 'zod';
 import { nearest } from '../nearest.ts';
@@ -11,7 +11,7 @@ import { readSource, SourceError, type Place, type Source } from './source.ts';
 
 export interface LoadedConfig {
   config: Config;
-  /** Things that work, but perhaps not as meant. */
+  /** Settings that work, but perhaps not as intended. */
   warnings: string[];
 }
 
@@ -22,7 +22,7 @@ export function loadConfig(file: string, env: Record<string, string | undefined>
   return readConfig(readText(file), file, env);
 }
 
-/** What holds with no config file at all. */
+/** The config without any config file. */
 export function defaultConfig(): Config {
   return Config.parse({});
 }
@@ -95,11 +95,11 @@ function describeIssue(issue: z.core.$ZodIssue, source: Source, file: string): s
       ),
     ];
   const details = [`found:   ${place?.secret === false ? shorten(written) : '(not shown)'}`];
-  // Messages of our own say what must be; for the others the schema says what is allowed.
+  // Our own messages say what is required; for other issues the schema lists the allowed values.
   if (/^(must|needs) /.test(issue.message)) return [problem(file, at, `${path} ${issue.message}`, details)];
   if (allowed) details.push(allowed);
   if (issue.code === 'invalid_value' && place?.secret === false) {
-    // The suggestion is one of our own words, so it repeats nothing that came from the environment.
+    // The suggestion comes from the schema, so it repeats no value from the environment.
     const [near] = nearest(String(issue.input), issue.values.map(String));
     if (near !== undefined) details.push(`did you mean "${near}"?`);
   }
@@ -109,7 +109,7 @@ function describeIssue(issue: z.core.$ZodIssue, source: Source, file: string): s
 function unknownSetting(name: string, parent: PropertyKey[], source: Source, file: string): string {
   const names = placeOf(parent)?.names ?? [];
   const [near] = nearest(name, names);
-  // A name that exists elsewhere, the nearest place first.
+  // The same name at other places in the config, the nearest first.
   const here = pathText(parent).replace(/\[\d+\]/g, '[]');
   const [elsewhere] = listSettings()
     .filter((setting) => setting.path.split('.').at(-1)?.replace('[]', '') === name)
@@ -135,7 +135,7 @@ function notYetWarnings(source: Source, file: string): string[] {
   return warnings;
 }
 
-/** Values are shown as they are written in the file, so that none from the environment is repeated. */
+/** Quotes values as they are written in the file, so that no value from the environment appears. */
 function likelyMistakes(config: Config, source: Source): string[] {
   const warnings: string[] = [];
   const { list } = config.agents;
@@ -155,7 +155,7 @@ function likelyMistakes(config: Config, source: Source): string[] {
   );
   const defaults = list.flatMap((entry, index) => (entry.default ? [index] : []));
   if (defaults.length > 1)
-    warnings.push(`agents.list has ${defaults.length} entries with default: true; agents.list[${defaults[0]!}] is taken`);
+    warnings.push(`agents.list has ${defaults.length} entries with default: true; agents.list[${defaults[0]!}] is used`);
   const linked = new Map<string, string>();
   for (const [person, entries] of Object.entries(config.session.identityLinks)) {
     for (const entry of entries) {
@@ -163,13 +163,13 @@ function likelyMistakes(config: Config, source: Source): string[] {
       const key = JSON.stringify([platformId(entry.slice(0, colon)), platformId(entry.slice(colon + 1))]);
       const earlier = linked.get(key);
       if (earlier !== undefined && earlier !== person)
-        warnings.push(`session.identityLinks lists one id for both "${earlier}" and "${person}"; "${earlier}" is taken`);
+        warnings.push(`session.identityLinks lists one id for both "${earlier}" and "${person}"; "${earlier}" is used`);
       else linked.set(key, person);
     }
   }
   config.policy.rules.forEach((rule, index) => {
     if (!askedHooks.has(rule.hook))
-      warnings.push(`policy.rules[${index}].hook ${rule.hook} is not asked yet in this version, so the rule has no effect`);
+      warnings.push(`policy.rules[${index}].hook ${rule.hook} is not evaluated yet in this version, so the rule has no effect`);
     else if (rule.match.tool !== undefined && !/TOOL/.test(rule.hook))
       warnings.push(
         `policy.rules[${index}].match.tool never matches at ${rule.hook}; tools are known at PRE_TOOL_CALL and POST_TOOL_RESPONSE`,
@@ -178,7 +178,7 @@ function likelyMistakes(config: Config, source: Source): string[] {
   return warnings;
 }
 
-/** The hooks at which something is decided today. */
+/** The hooks that this version evaluates. */
 const askedHooks = new Set<HookName>([
   'PRE_CONTEXT_INJECTION',
   'PRE_TOOL_CALL',

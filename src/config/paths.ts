@@ -1,4 +1,4 @@
-// Where things are: the state directory and the config file, from flags, then the environment, then the home directory.
+// The paths of the state directory and the config file: from flags, then the environment, then the home directory.
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { InterlaneError } from '../errors.ts';
@@ -10,7 +10,7 @@ export interface PathFlags {
 
 export interface Paths {
   stateDir: string;
-  /** Undefined when no file was named and the usual place has none: the built-in defaults hold. */
+  /** Undefined if no file was named and the default path has none: then the built-in defaults apply. */
   configFile: string | undefined;
   usualConfigFile: string;
 }
@@ -29,5 +29,5 @@ export function findPaths(flags: PathFlags, env: Record<string, string | undefin
   return { stateDir, usualConfigFile, configFile: existsSync(usualConfigFile) ? usualConfigFile : undefined };
 }
 
-/** Where a running gateway says how this machine's own user reaches it. */
+/** The file in which a running gateway tells local commands how to connect. */
 export const cliFile = (stateDir: string) => join(stateDir, 'cli.json');

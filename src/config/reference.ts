@@ -1,8 +1,8 @@
-// The schema as a flat list of settings: read by the error messages, the load warnings and the printed reference page.
+// The schema as a flat list of settings: for error messages, load warnings and the reference page.
 import { z } from 'zod';
 import { Config } from './schema.ts';
 
-/** The part of JSON Schema that our config schema turns into, with our own marks. */
+/** The part of JSON Schema that our config schema uses, with our own marks. */
 interface Node {
   type?: string;
   properties?: Record<string, Node>;
@@ -30,7 +30,7 @@ export interface Setting {
   reason: string;
   notYet: boolean;
   secret: boolean;
-  /** Takes effect at the next start only. */
+  /** Applies only after a restart. */
   restart: boolean;
 }
 
@@ -72,12 +72,12 @@ export interface SchemaPlace {
   allowed: string;
   names: string[];
   notYet: boolean;
-  /** True where the value is a secret or could hold one. */
+  /** Whether the value is a secret or could contain one. */
   secret: boolean;
   restart: boolean;
 }
 
-/** What the schema says about one place in a config; undefined for a place it does not know. */
+/** The schema's facts about one place in a config; undefined for an unknown place. */
 export function placeOf(path: PropertyKey[]): SchemaPlace | undefined {
   let node: Node | boolean | undefined = root;
   let notYet = false;

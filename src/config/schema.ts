@@ -22,9 +22,9 @@ import {
   toolList,
 } from '../protocol/settings.ts';
 
-// `meta` of a setting: `description` is its reason; `notYet` marks one that nothing reads yet; `secret` one that is never shown;
-// `restart` one that a running gateway does not take up.
-// A mark on a group holds for everything in it.
+// `meta` of a setting: `description` is its reason; `notYet` marks one that nothing reads yet; `secret` one that is never printed;
+// `restart` one that applies only after a restart.
+// A mark on a group applies to everything in it.
 
 const text = nonBlank;
 const httpUrl = z.url({ protocol: /^https?$/, error: 'must be an http or https address' });
@@ -40,7 +40,7 @@ const session = z.strictObject({
   }),
   mainKey: MainKey.default('main').meta({ description: 'the name of the main session in keys' }),
   identityLinks: IdentityLinks.default({}).meta({
-    description: 'one person on several channels: { "ana": ["telegram:111", "discord:222"] }; nobody is linked by guess',
+    description: 'one person on several channels: { "ana": ["telegram:111", "discord:222"] }; people are never linked by guess',
   }),
   sendPolicy: SendPolicy.prefault({}),
   agentToAgent: z
@@ -52,14 +52,14 @@ const session = z.strictObject({
     .strictObject({
       collectMs: z.int().min(0).max(60_000).default(0).meta({
         description:
-          'how long a turn that collects messages waits for more; 0 takes in what came while the session was busy, so that no answer waits',
+          'how long a turn waits for more messages to collect; 0 collects only those that came while the session was busy, so that no answer waits',
       }),
     })
     .prefault({}),
   threadBindings: z
     .strictObject({
-      enabled: z.boolean().default(true).meta({ description: 'a spawn may ask for a thread of its own where the channel has threads' }),
-      idleHours: z.int().min(0).default(24).meta({ description: 'a thread nobody uses for a day is let go; 0 is never' }),
+      enabled: z.boolean().default(true).meta({ description: 'a spawn may request its own thread if the channel has threads' }),
+      idleHours: z.int().min(0).default(24).meta({ description: 'a thread is released after a day without use; 0 is never' }),
     })
     .prefault({})
     .meta({ notYet: true }),
@@ -77,7 +77,7 @@ const agentDefaults = z.strictObject({
     .strictObject({
       mode: SandboxMode.default('off').meta({ description: 'which sessions are confined: none, all but the main one, or all' }),
       sessionToolsVisibility: SessionToolsVisibility.default('spawned').meta({
-        description: 'a confined session sees at most itself and what it spawned',
+        description: 'a confined session sees at most itself and the sessions it spawned',
       }),
     })
     .prefault({}),
@@ -92,7 +92,7 @@ const agentDefaults = z.strictObject({
         .default(60)
         .meta({ description: 'time to look at a finished child before it is archived; 0 is never', notYet: true }),
       allowAgents: AllowAgents.optional().meta({ description: 'other agents an agent may spawn; without it only itself, `["*"]` is any' }),
-      maxSpawnDepth: z.int().min(1).max(5).default(1).meta({ description: 'children do not spawn children unless someone wants trees' }),
+      maxSpawnDepth: z.int().min(1).max(5).default(1).meta({ description: 'children do not spawn children by default' }),
       maxConcurrent: z
         .int()
         .min(1)
@@ -128,7 +128,7 @@ const tools = z.strictObject({
   sessions: z
     .strictObject({
       visibility: Visibility.default('tree').meta({
-        description: 'a session sees itself and what it spawned until someone trusts it with more',
+        description: 'a session sees itself and the sessions it spawned, until you allow more',
       }),
     })
     .prefault({}),
@@ -147,7 +147,7 @@ const tools = z.strictObject({
 });
 
 const provider = z.strictObject({
-  type: z.enum(['openai-compatible', 'openai', 'anthropic', 'google']).meta({ description: 'which protocol it speaks' }),
+  type: z.enum(['openai-compatible', 'openai', 'anthropic', 'google']).meta({ description: 'the protocol of the service' }),
   baseUrl: httpUrl.optional().meta({ description: "without it the provider's own address", secret: true }),
   apiKey: secret('write "${NAME}" to take it from the environment'),
   authProfiles: z
@@ -165,11 +165,11 @@ const provider = z.strictObject({
             output: z.number().min(0).meta({ description: 'dollars for a million tokens written' }),
           })
           .optional()
-          .meta({ description: 'its price; without it no cost is shown' }),
+          .meta({ description: 'its price; without it there is no cost in the usage' }),
       }),
     )
     .default({})
-    .meta({ description: 'what is known of single models, by their name at the provider' }),
+    .meta({ description: 'facts about single models, by their name at the provider' }),
 });
 
 const ToolEffect = z.enum(['pure', 'keyed', 'once']);
@@ -181,20 +181,20 @@ const ServerName = z
 
 const mcpServer = z
   .strictObject({
-    command: text.optional().meta({ description: 'program to start and speak to over its standard input and output' }),
+    command: text.optional().meta({ description: 'program to start and talk to over its standard input and output' }),
     args: z.array(z.string()).default([]).meta({ description: 'its arguments', secret: true }),
-    env: secrets('its environment beside HOME, LOGNAME, PATH, SHELL, TERM and USER; it gets nothing else of ours'),
+    env: secrets('its environment beside HOME, LOGNAME, PATH, SHELL, TERM and USER; it gets no other variable of the gateway'),
     url: httpUrl.optional().meta({ description: 'address of a server that already runs' }),
     headers: secrets('sent with every request to the address'),
     agents: AllowAgents.optional().meta({ description: 'agents that get its tools; without it every agent' }),
-    level: Level.optional().meta({ description: 'level of what its tools return; without it PUBLIC' }),
+    level: Level.optional().meta({ description: 'level of the results of its tools; without it PUBLIC' }),
     accepts: Level.optional().meta({
-      description: 'the highest level of a session that may call its tools, for what is sent leaves us; without it `level`',
+      description: 'the highest level of a session that may call its tools, because the arguments leave the gateway; without it `level`',
     }),
     effect: ToolEffect.default('once').meta({
-      description: 'what a call does: nothing, the same when done twice, or something that must not be done twice; the safe guess',
+      description: 'the effect of a call: none, the same if repeated, or one that must not be repeated, which is the safe default',
     }),
-    timeoutSeconds: z.int().min(1).max(3_600).default(60).meta({ description: 'a call that takes longer is given up' }),
+    timeoutSeconds: z.int().min(1).max(3_600).default(60).meta({ description: 'a call that takes longer fails' }),
     tools: z
       .record(
         z.string(),
@@ -204,7 +204,7 @@ const mcpServer = z
         }),
       )
       .default({})
-      .meta({ description: 'what is known of single tools, by their name at the server' }),
+      .meta({ description: 'facts about single tools, by their name at the server' }),
   })
   .refine(
     (server) => (server.command === undefined) !== (server.url === undefined),
@@ -214,13 +214,13 @@ const mcpServer = z
 export const Config = z.strictObject({
   session: session.prefault({}),
   agents: agents.prefault({}),
-  owners: z.array(ChannelId).default([]).meta({ description: 'who may use owner commands; nobody does until named', notYet: true }),
+  owners: z.array(ChannelId).default([]).meta({ description: 'people who may use owner commands; none by default', notYet: true }),
   tools: tools.prefault({}),
-  bindings: z.array(Binding).default([]).meta({ description: 'which agent answers where; what none claims goes to the default agent' }),
+  bindings: z.array(Binding).default([]).meta({ description: 'which agent answers where; other messages go to the default agent' }),
   channels: z
     .record(
       z.string(),
-      z.strictObject({ enabled: z.boolean().default(true).meta({ description: 'a channel that is configured is meant to be used' }) }),
+      z.strictObject({ enabled: z.boolean().default(true).meta({ description: 'a configured channel is in use unless you disable it' }) }),
     )
     .default({})
     .meta({ description: 'chat platforms to connect', notYet: true, secret: true }),
@@ -236,17 +236,17 @@ export const Config = z.strictObject({
   classification: Classification.prefault({}),
   policy: z
     .strictObject({
-      rules: z.array(PolicyRule).default([]).meta({ description: 'your own rules at the policy door; they can only tighten' }),
+      rules: z.array(PolicyRule).default([]).meta({ description: 'your own policy rules; they can only tighten policy' }),
     })
     .prefault({}),
   gateway: z
     .strictObject({
       port: z.int().min(0).max(65_535).default(4683).meta({ description: 'where clients connect; 0 takes any free port' }),
-      host: text.default('127.0.0.1').meta({ description: 'only this machine, until someone opens it' }),
+      host: text.default('127.0.0.1').meta({ description: 'only this machine can connect, until you change it' }),
       names: z
         .array(text)
         .default([])
-        .meta({ description: 'names by which clients reach it beside localhost and addresses; others are refused, against DNS rebinding' }),
+        .meta({ description: 'host names that clients use beside localhost and addresses; others are refused, against DNS rebinding' }),
     })
     .prefault({})
     .meta({ restart: true }),
@@ -254,14 +254,14 @@ export const Config = z.strictObject({
     .strictObject({
       replyMinutes: z.int().min(1).max(1_440).default(10).meta({
         description:
-          'how long a guest has to answer a message it took before it is offered again; most work of a coding agent is done by then, and a late answer is still taken while nobody else has the message',
+          'how long a guest has to answer a message it took before it is offered again; most work of a coding agent is done by then, and a late answer still counts while no other client has the message',
       }),
     })
     .prefault({}),
   hooks: z
     .strictObject({
-      enabled: z.boolean().default(false).meta({ description: 'nothing from outside starts a run until someone says so' }),
-      token: secret('what a webhook caller must present'),
+      enabled: z.boolean().default(false).meta({ description: 'no webhook starts a run until you enable it' }),
+      token: secret('the token that a webhook caller must send'),
     })
     .prefault({})
     .meta({ notYet: true }),
@@ -274,7 +274,7 @@ export const Config = z.strictObject({
       level: z
         .enum(['debug', 'info', 'warn', 'error', 'silent'])
         .optional()
-        .meta({ description: 'how much `up` writes to its error output; without it info, and on a terminal only what is worth a look' }),
+        .meta({ description: 'how much `up` writes to its error output; without it info, on a terminal only warnings' }),
     })
     .prefault({})
     .meta({ restart: true }),

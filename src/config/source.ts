@@ -1,4 +1,4 @@
-// JSON5 text → plain value, with the place of every value and name kept for error messages.
+// JSON5 text → plain value, with the place of every value and name for error messages.
 import { parse, type ValueNode } from '@humanwhocodes/momoa';
 import { reasonOf } from '../errors.ts';
 
@@ -16,9 +16,9 @@ interface Problem {
 export interface Source {
   value: unknown;
   problems: Problem[];
-  /** Where a value stands, or the nearest value around it. */
+  /** The place of a value, or of the nearest value around it. */
   valueAt(path: PropertyKey[]): Place;
-  /** Where the name of a setting stands. */
+  /** The place of a setting's name. */
   nameAt(path: PropertyKey[]): Place;
   /** A value as it was written, before `${NAME}` was replaced. */
   written(path: PropertyKey[]): string | undefined;
@@ -35,7 +35,7 @@ interface Spot {
   range: [number, number];
 }
 
-/** Throws `SourceError` for text that is not JSON5. What can be said of a single value becomes a problem instead. */
+/** Throws `SourceError` for text that is not JSON5. A mistake in a single value becomes a problem instead. */
 export function readSource(text: string, env: Record<string, string | undefined>): Source {
   const spots = new Map<string, Spot>();
   const problems: Problem[] = [];

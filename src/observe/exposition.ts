@@ -1,6 +1,6 @@
-// Counters, histograms and gauges, and their text in the format of Prometheus. Nothing is computed before somebody asks.
+// Counters, histograms and gauges, and their text in the format of Prometheus. Values are computed at each request.
 
-/** Closed words, in the order in which they are written. */
+/** Labels with closed sets of values, in the order of output. */
 export type Labels = Record<string, string>;
 
 interface Counter {
@@ -33,7 +33,7 @@ export class Exposition {
     };
   }
 
-  /** `limits` rise; what is above the last one is in none of them. */
+  /** `limits` rise; a value above the last one is in no bucket. */
   histogram(name: string, help: string, limits: number[]): Histogram {
     const all = new Map<string, { counts: number[]; count: number; sum: number }>();
     const lines = () =>
@@ -61,7 +61,7 @@ export class Exposition {
     };
   }
 
-  /** Looked at when somebody asks. */
+  /** Read at each request. */
   gauge(name: string, help: string, look: (set: (labels: Labels, value: number) => void) => Promise<void> | void): void {
     const lines = async () => {
       const values: string[] = [];

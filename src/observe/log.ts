@@ -1,4 +1,4 @@
-// The log: structured lines for machines, short ones for a terminal. Names, states and times; never tokens, never what was said.
+// The log: structured lines for machines, short ones for a terminal. They contain names, states and times, never tokens or messages.
 import { pino, type DestinationStream, type Logger } from 'pino';
 import type { Bus } from '../events/bus.ts';
 import { isTerminal } from '../protocol/run.ts';
@@ -8,12 +8,12 @@ export type Log = Pick<Logger, 'debug' | 'info' | 'warn' | 'error'>;
 interface LogOptions {
   /** `log.level` of the config. */
   level: string | undefined;
-  /** A person reads it instead of a program. */
+  /** Output for a person, not for a program. */
   terminal: boolean;
   write(line: string): void;
 }
 
-/** Whatever carries a secret by name is cut out, should it ever get here. */
+/** Fields with these names are removed, in case a secret ever gets here. */
 const secrets = ['token', 'password', 'authorization', 'cookie', 'apiKey', 'code', 'headers'];
 
 export function createLog({ level, terminal, write }: LogOptions): Log {
@@ -37,7 +37,7 @@ function forPerson(line: string): string {
   return `${mark} ${time.slice(11, 19)} ${[msg, ...facts].join(' ')}\n`;
 }
 
-/** What runs, deliveries and exchanges come to, one line each. */
+/** Logs the end of runs, deliveries and exchanges, one line each. */
 export function logEvents(bus: Bus, log: Log): () => void {
   return bus.subscribe({
     wants: ({ kind }) => kind !== 'entry',
@@ -47,7 +47,7 @@ export function logEvents(bus: Bus, log: Log): () => void {
         const fields = { ...common, run: event.runId, outcome: event.state };
         if (event.state === 'ok') log.info(fields, 'run ended');
         else log.warn(fields, 'run ended');
-        // The reason may repeat what a model's service was sent; "interlane runs" shows it to who may read the session.
+        // The reason may quote the request to a model's service, so it is not logged; "interlane runs" prints it for operators.
         if (event.error !== undefined) log.debug({ ...fields, error: event.error }, 'why the run ended');
       } else if (event.kind === 'delivery' && event.state !== 'pending' && event.state !== 'sending') {
         const fields = { ...common, delivery: event.deliveryId, state: event.state, channel: event.channel };

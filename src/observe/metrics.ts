@@ -1,4 +1,4 @@
-// What happens → counters and histograms for Prometheus. Labels are closed words only: never a session, a user or a text.
+// Events, decisions and commits → counters and histograms for Prometheus. A label never is a session, a user or a text.
 import { Exposition } from './exposition.ts';
 import type { FeedEvent } from '../protocol/event.ts';
 import { isTerminal, runClasses } from '../protocol/run.ts';
@@ -7,10 +7,10 @@ import { counts } from '../sessions/runs.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
 import { queuedByClass } from '../store/tables/run-pages.ts';
 
-/** What is not counted as it happens but looked at when somebody asks. */
+/** Sources of values that are read at each request. */
 export interface Levels {
   store: Store;
-  /** Events that the slowest subscriber has still to hear. */
+  /** How many events the slowest subscriber is behind. */
   lag(): number;
   connections(): Record<'ws' | 'sse', number>;
 }
@@ -26,7 +26,7 @@ export class Metrics {
     'From queued to started.',
     [0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 60, 600],
   );
-  private readonly decisions = this.exposition.counter('interlane_decisions_total', 'Answers of the policy door.');
+  private readonly decisions = this.exposition.counter('interlane_decisions_total', 'Policy decisions.');
   private readonly deliveries = this.exposition.counter('interlane_deliveries_total', 'States that outbound messages have reached.');
   private readonly commitTime = this.exposition.histogram(
     'interlane_store_commit_seconds',
@@ -34,7 +34,7 @@ export class Metrics {
     [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.2, 1],
   );
   private readonly commitFailures = this.exposition.counter('interlane_store_failures_total', 'Commits that failed as a whole.');
-  /** Whether the last commit was kept. */
+  /** Whether the last commit succeeded. */
   storeWell = true;
   private readonly commitSize = this.exposition.histogram(
     'interlane_store_commit_commands',
@@ -42,10 +42,10 @@ export class Metrics {
     [1, 2, 4, 8, 16, 32, 64, 128, 256],
   );
 
-  /** For the world: told of decisions. */
+  /** Counts policy decisions. */
   readonly decided: NonNullable<World['decided']> = (action, effect) => this.decisions.inc({ action, effect });
 
-  /** For the store: told of commits. */
+  /** Counts commits of the store. */
   readonly committed = ({ commands, ms, failed }: { commands: number; ms: number; failed: boolean }) => {
     this.storeWell = !failed;
     if (failed) {
@@ -56,8 +56,8 @@ export class Metrics {
     this.commitSize.observe({}, commands);
   };
 
-  /** For the store's listeners: told of events. */
-  readonly heard = (events: FeedEvent[]) => {
+  /** Counts events of the store. */
+  readonly count = (events: FeedEvent[]) => {
     for (const event of events) {
       if (event.kind === 'run') this.ran(event);
       else if (event.kind === 'delivery') this.deliveries.inc({ state: event.state });

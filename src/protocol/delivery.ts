@@ -13,8 +13,8 @@ export interface DeliveryView {
   attempts: number;
   error?: string;
   platformId?: string;
-  /** When it was queued, or first tried, or asked for again. */
+  /** When it was queued, first tried, or requested again. */
   since: number;
-  /** The beginning of the text; nothing once it is settled. */
+  /** The beginning of the text; empty once it is settled. */
   preview?: string;
 }

@@ -1,15 +1,15 @@
-// What happened, in the order of the feed: each event follows its commit and carries its position.
+// Events in the order of the feed: each is published after its commit and has its position.
 import type { Level } from './labels.ts';
 import type { RunClass, RunState } from './run.ts';
 import type { TranscriptMessage } from './transcript.ts';
 
 interface Happened {
-  /** Position in the feed; a cursor is the last one seen. */
+  /** Position in the feed; a cursor is the last position that a client has read. */
   pos: number;
   sessionId: string;
   sessionKey: string;
   agentId: string;
-  /** The level from which the session may be known. */
+  /** The lowest level whose callers may learn that the session exists. */
   level: Level;
   at: number;
 }

@@ -1,11 +1,11 @@
-// The frames of the websocket: one JSON object each, protocol version 4. Requests are validated; what we send is only typed.
+// The frames of the websocket: one JSON object each, protocol version 4. Requests are validated; outgoing frames are only typed.
 import { z } from 'zod';
 
 export const protocolVersion = 4;
 
-/** Bytes of one frame before a client has identified itself, and after. */
+/** The most bytes of one frame, before and after a client has authenticated. */
 export const frameLimits = { before: 64 * 1024, after: 25 * 1024 * 1024 } as const;
-/** Bytes that may wait in a socket; a reader that is further behind gets its events from the store. */
+/** The most bytes that may wait in a socket; a reader that is further behind gets its events from the store. */
 export const bufferLimit = 4 * 1024 * 1024;
 export const tickIntervalMs = 30_000;
 
@@ -24,7 +24,7 @@ export const RequestFrame = z.strictObject({
 
 const short = z.string().max(1024);
 
-/** What a client says of itself. Its rights come from `auth` alone; it may ask for scopes and a role, but gets none by asking. */
+/** A client's description of itself. Its rights come from `auth` alone; requested scopes and roles grant nothing. */
 export const ConnectParams = z.strictObject({
   minProtocol: z.int().min(1),
   maxProtocol: z.int().min(1),

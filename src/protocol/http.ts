@@ -14,7 +14,7 @@ export const Failure = z.object({
   error: z.looseObject({ type: z.string(), message: z.string(), code: z.string().exactOptional() }),
 });
 
-/** The shapes that have a name in the document. */
+/** The shapes with a name in the OpenAPI document. */
 export const named = { HistoryPage, Message: PeerMessage, SessionsPage, Started, Run: WaitAnswer, ToolAnswer, Failure };
 
 export interface Route extends HttpRoute {
@@ -23,7 +23,7 @@ export interface Route extends HttpRoute {
   about: string;
 }
 
-/** Routes of the port itself, which are no operations. */
+/** Routes of the port itself, which are not operations. */
 const pages = {
   'GET /': { scope: 'none', about: 'a page that says where to go', answers: { 200: 'text/html' } },
   'GET /healthz': { scope: 'none', about: 'whether the process lives', answers: { 200: 'text/plain' } },

@@ -1,4 +1,4 @@
-// Agent and account ids: a path-safe token made once, at the door, from the text of a person or a platform.
+// Agent and account ids: a path-safe token, made once on input from the text of a person or a platform.
 
 const token = /^[a-z0-9_-]{1,64}$/;
 

@@ -1,4 +1,4 @@
-// An inbound message as routing sees it: where it came from, never what it says.
+// An inbound message as routing sees it: its origin, never its text.
 import { z } from 'zod';
 import { ChatTypeWord } from './labels.ts';
 
@@ -10,7 +10,7 @@ export const Origin = z.strictObject({
   channel: PlatformId,
   accountId: z.string().max(65_536).optional(),
   peer: ChatPeer,
-  /** The chat a thread was opened in; its bindings hold for the thread too. */
+  /** The chat a thread was opened in; its bindings apply to the thread too. */
   parentPeer: ChatPeer.optional(),
   guildId: PlatformId.optional(),
   teamId: PlatformId.optional(),

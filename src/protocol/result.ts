@@ -6,7 +6,7 @@ import { runClasses, runStates, UsageView } from './run.ts';
 import { DeliveryContext } from './session.ts';
 import { Block, Provenance } from './transcript.ts';
 
-/** A message as clients of this protocol know it: `entry` is its place in the transcript, by which clients merge what they read and hear. */
+/** A message as clients of this protocol know it: `entry` is its place in the transcript, by which clients merge history and events. */
 export const WireMessage = z.object({
   role: z.enum(['user', 'assistant', 'toolResult']),
   content: z.union([z.string(), z.array(Block)]),
@@ -29,7 +29,7 @@ export type WireMessage = z.infer<typeof WireMessage>;
 /** Fields without a value are left out. */
 export const WireSession = z.object({
   key: z.string(),
-  /** The protocol's word; ours is `sessionKind`. */
+  /** The kind in the protocol; our own is `sessionKind`. */
   kind: z.enum(['direct', 'group', 'global', 'unknown']),
   sessionKind: SessionKind,
   sessionId: z.string(),
@@ -37,7 +37,7 @@ export const WireSession = z.object({
   updatedAt: z.int(),
   createdAt: z.int(),
   isMain: z.literal(true).exactOptional(),
-  /** Set where a guest takes its turns instead of its agent; `online` says whether the guest is there. */
+  /** Set where a guest takes its turns instead of its agent; `online` tells whether the guest is connected. */
   runtime: z.literal('guest').exactOptional(),
   online: z.boolean().exactOptional(),
   /** The visibility that an operator granted, instead of `tools.sessions.visibility`. */
@@ -60,7 +60,7 @@ export const WireSession = z.object({
   modelSource: z.enum(['user', 'auto']).exactOptional(),
   thinkingLevel: z.string().exactOptional(),
   thinkingLevelSource: z.enum(['user', 'auto']).exactOptional(),
-  /** What the provider makes of a level that it does not have. */
+  /** What the provider does with a level that it does not support. */
   thinkingNote: z.string().exactOptional(),
   verboseLevel: z.string().exactOptional(),
   verboseLevelSource: z.literal('user').exactOptional(),
@@ -120,10 +120,10 @@ export const TokenView = z.object({
 });
 export type TokenView = z.infer<typeof TokenView>;
 
-/** A retry of the same request finds its run: under way, or ended. */
+/** The state of the run that a repeated request finds: active, or ended. */
 export const Started = z.object({ runId: z.string(), sessionKey: z.string(), status: z.enum(['started', 'in_flight', 'ok', 'error']) });
 
-/** With the status `timeout` the wait is over, and the run goes on; `state` is its own state. */
+/** With the status `timeout` the wait is over and the run continues; `state` is the run's state. */
 export const WaitAnswer = z.object({
   runId: z.string(),
   status: z.enum(['ok', 'error', 'timeout']),

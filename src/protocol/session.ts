@@ -1,4 +1,4 @@
-// What the rules know of a session: its key, lineage, labels and where it speaks. Never its text.
+// The facts about a session that rules use: its key, lineage, labels and channel. Never its text.
 import { z } from 'zod';
 import { ChatTypeWord, Level, Visibility } from './labels.ts';
 
@@ -14,10 +14,10 @@ export const SessionFacts = z.strictObject({
   key: z.string().min(1).max(131_072),
   /** Store key of the session that spawned this one. */
   spawnedBy: z.string().min(1).optional(),
-  /** How many spawns lie between this session and one that was not spawned. */
+  /** The number of spawns above this session; 0 for a session that was not spawned. */
   depth: z.int().min(0).optional(),
   taint: Level.default('PUBLIC'),
-  /** The level from which this session's existence may be known; at least its taint counts as well. */
+  /** The lowest level whose callers may learn that this session exists; the session's taint counts too. */
   existTaint: Level.default('PUBLIC'),
   channel: z.string().min(1).optional(),
   chatType: ChatTypeWord.optional(),

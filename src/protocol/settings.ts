@@ -1,4 +1,4 @@
-// The settings that rules read, each declared once: config/ composes them into the whole schema, rules/ takes their types.
+// The settings that rules read, each declared once: config/ composes them into the whole schema, rules/ uses their types.
 import { RE2JS } from 're2js';
 import { z } from 'zod';
 import { platformId } from './ids.ts';
@@ -11,7 +11,7 @@ export const ChannelId = z.string().regex(/^[^:]*[^:\s][^:]*:[\s\S]*\S/, 'must b
 
 const atMost = (length: number) => nonBlank.max(length, `must be at most ${length} characters`);
 
-/** A record whose names are platform names: two that differ only in case or outer space would be one. */
+/** A record whose names are platform names: two names that differ only in case or outer space are the same. */
 export function byName<V extends z.ZodType>(value: V) {
   return z.record(z.string(), value).superRefine((record, context) => {
     const seen = new Map<string, string>();
@@ -33,7 +33,7 @@ export function byName<V extends z.ZodType>(value: V) {
 /** A pattern with `*` for any text, or a plain word. Never a regular expression: matching stays linear. */
 const Glob = atMost(256);
 
-/** A regular expression in RE2 syntax, which cannot be made slow by the text it reads. */
+/** A regular expression in RE2 syntax, which stays fast on any text. */
 const Pattern = z
   .string()
   .min(1, 'must not be empty')
@@ -42,7 +42,7 @@ const Pattern = z
     try {
       RE2JS.compile(pattern);
     } catch (thrown) {
-      // The rest of the message repeats the pattern, which may hold a value from the environment.
+      // The rest of the message repeats the pattern, which may contain a value from the environment.
       const reason = (thrown instanceof Error ? thrown.message : String(thrown))
         .replace(/^error parsing regexp: /, '')
         .replace(/: `[\s\S]*$/, '');
@@ -54,7 +54,7 @@ function matchesNothing(pattern: string | undefined): boolean {
   try {
     return pattern !== undefined && RE2JS.compile(pattern).test('');
   } catch {
-    return false; // the pattern's own check has already said what is wrong with it
+    return false; // the pattern's own check has already reported the problem
   }
 }
 
@@ -103,7 +103,7 @@ export const SendPolicyRule = z.strictObject({
 });
 export type SendPolicyRule = z.infer<typeof SendPolicyRule>;
 export const SendPolicy = z.strictObject({
-  rules: z.array(SendPolicyRule).default([]).meta({ description: 'no rule unless someone wants one' }),
+  rules: z.array(SendPolicyRule).default([]).meta({ description: 'no rules by default' }),
   default: SendAction.default('allow').meta({ description: 'answers go out unless a rule says otherwise' }),
 });
 export type SendPolicy = z.infer<typeof SendPolicy>;
@@ -128,12 +128,12 @@ const AgentSandbox = z.strictObject({
 });
 export const AgentEntry = z.strictObject({
   id: atMost(256).meta({ description: 'its name in keys; characters outside a-z, 0-9, "_" and "-" become "-"' }),
-  default: z.boolean().optional().meta({ description: 'takes what no binding claims; without it the first agent listed does' }),
-  name: nonBlank.optional().meta({ description: 'shown to people instead of the id' }),
-  instructions: z.string().max(100_000).optional().meta({ description: 'what the agent is told before every conversation' }),
+  default: z.boolean().optional().meta({ description: 'gets messages without a binding; by default the first agent listed' }),
+  name: nonBlank.optional().meta({ description: 'the name for people, instead of the id' }),
+  instructions: z.string().max(100_000).optional().meta({ description: 'instructions for the agent at the start of every conversation' }),
   model: nonBlank.optional().meta({ description: 'overrides `agents.defaults.model`' }),
   thinking: ThinkingLevel.optional().meta({ description: 'overrides `agents.defaults.thinking`' }),
-  runtime: z.enum(['model', 'scripted']).optional().meta({ description: 'who takes its turns: a model, or the script that needs none' }),
+  runtime: z.enum(['model', 'scripted']).optional().meta({ description: 'its turns are answered by a model, or by the scripted model' }),
   workspace: z
     .string()
     .regex(/^(\/|~\/|[A-Za-z]:[\\/])/, 'must be a full path, or one that begins with "~/"')
@@ -148,7 +148,7 @@ export type AgentEntry = z.infer<typeof AgentEntry>;
 // tools.*, bindings, policy ------------------------------------------------------------------------------------------
 
 export const AgentToAgent = z.strictObject({
-  enabled: z.boolean().default(false).meta({ description: 'agents do not reach into each other until someone says so' }),
+  enabled: z.boolean().default(false).meta({ description: 'agents do not reach each other until you enable it' }),
   allow: z.array(Glob).default([]).meta({ description: 'agent ids with `*`; both sides must match one; empty is every agent' }),
 });
 export type AgentToAgent = z.infer<typeof AgentToAgent>;
@@ -172,14 +172,14 @@ export const Binding = z.strictObject({
 export type Binding = z.infer<typeof Binding>;
 
 export const Classification = z.strictObject({
-  channels: byName(Level).default({}).meta({ description: 'level of what comes from a channel and may go to it; unlisted is PUBLIC' }),
-  tools: byName(Level).default({}).meta({ description: 'level of what a tool returns; unlisted is PUBLIC' }),
+  channels: byName(Level).default({}).meta({ description: 'level of messages from and to a channel; unlisted is PUBLIC' }),
+  tools: byName(Level).default({}).meta({ description: 'level of the results of a tool; unlisted is PUBLIC' }),
 });
 
 export const PolicyRule = z
   .strictObject({
-    id: atMost(128).meta({ description: 'named in every decision it takes part in' }),
-    hook: HookName.meta({ description: 'the moment it is asked' }),
+    id: atMost(128).meta({ description: 'its name in decisions' }),
+    hook: HookName.meta({ description: 'the moment at which it is evaluated' }),
     match: z
       .strictObject({
         tool: Glob.optional().meta({ description: 'tool name with `*`' }),
@@ -192,7 +192,7 @@ export const PolicyRule = z
       .default({})
       .meta({ description: 'all fields given must match; an empty match is always' }),
     effect: z.enum(['BLOCK', 'REDACT']).meta({ description: 'rules only tighten, so there is no ALLOW' }),
-    message: atMost(500).optional().meta({ description: 'the reason shown when it blocks' }),
+    message: atMost(500).optional().meta({ description: 'the reason in the error when it blocks' }),
   })
   .refine(
     (rule) => rule.effect !== 'REDACT' || rule.match.text !== undefined,
@@ -204,7 +204,7 @@ export const PolicyRule = z
   );
 export type PolicyRule = z.infer<typeof PolicyRule>;
 
-/** All that the rules are decided by; a whole config is one of these. */
+/** All settings that rules read; a whole config is one of these. */
 export interface RuleSettings {
   session: {
     scope: z.infer<typeof SessionScope>;

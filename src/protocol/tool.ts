@@ -1,4 +1,4 @@
-// The built-in tools by name, as `explain` lists them without a gateway; the gateway's own list is pinned to this one by a test.
+// The built-in tools by name, as `explain` lists them without a gateway; a test checks that the gateway has the same list.
 export const toolNames = [
   'sessions_list',
   'sessions_history',
@@ -12,5 +12,5 @@ export const toolNames = [
   'summarize',
 ] as const;
 
-/** What a session that takes its own turns over MCP has beside them. */
+/** The tools that only guests have. */
 export const guestToolNames: readonly string[] = ['inbox', 'reply'];

@@ -1,8 +1,8 @@
-// A transcript entry as everyone reads it: tools, RPC, HTTP, events.
+// A transcript entry in tools, RPC, HTTP and events.
 import { z } from 'zod';
 import { Level } from './labels.ts';
 
-/** Where an input came from. The gateway writes it from its own knowledge, never from text. */
+/** The origin of an input. The gateway writes it from its own facts, never from text. */
 export const Provenance = z.strictObject({
   kind: z.enum(['user', 'inter_session', 'announce', 'task', 'hook', 'system']),
   /** Key of the session an inter-session message came from. */
@@ -53,7 +53,7 @@ export const TranscriptMessage = z.strictObject({
   toolCallId: z.string().optional(),
   toolName: z.string().optional(),
   isError: z.boolean().optional(),
-  /** Set on the text that was kept of a stopped turn. */
+  /** Set on the partial text of a stopped turn. */
   aborted: z.literal(true).optional(),
   cut: Cut.optional(),
   runId: z.string().optional(),

@@ -2,7 +2,7 @@
 import type { EventName } from './frame.ts';
 import type { WireMessage, WireSession } from './result.ts';
 
-/** What the feed says of a session; `cursor` leads on from here after a reconnect. */
+/** A change of a session; a client resumes from `cursor` after a reconnect. */
 interface Followed {
   sessionKey: string;
   agentId: string;
@@ -33,7 +33,7 @@ interface OfRun {
   seq: number;
 }
 
-/** A run as it happens; nothing of it is kept. */
+/** A run in progress; these events are not stored. */
 export type ChatEvent = OfRun &
   /** With `replace`, the text of this step so far is void. */
   (

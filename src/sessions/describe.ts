@@ -1,4 +1,4 @@
-// A session as it is described to anyone: its row, what is set on it, what answers in it and what it is doing. Many at once.
+// Sessions with their details: row, settings, model and activity. Many at once.
 import { levelName } from '../levels.ts';
 import { deliveryOf, settingsOf, type SessionSettings } from '../engine/policy.ts';
 import type { ModelView } from '../engine/runner.ts';
@@ -18,19 +18,19 @@ import type { Look } from './pages.ts';
 export interface Surroundings {
   /** The model that answers in a session. */
   modelOf(row: SessionRow): ModelView | undefined;
-  /** Whether somebody takes the turns of a guest's session. */
+  /** Whether the guest of a session is connected. */
   online(sessionKey: string): boolean;
-  /** The file a transcript was written to, if it was. */
+  /** The file of a transcript, if it was written to one. */
   transcriptPath(sessionId: string): string | undefined;
 }
 
-/** Details that take queries or work of their own. */
+/** Details that cost extra queries or work. */
 export interface Details {
   /** Runs: the one under way, how the last one ended, how many wait. */
   work?: boolean;
   /** The session that spawned it. */
   origin?: boolean;
-  /** How its newest message begins. */
+  /** The beginning of its newest message. */
   preview?: boolean;
   /** The model that would answer if nothing was set on the session. */
   usualModel?: boolean;
@@ -82,7 +82,7 @@ export function* describe(t: Reading, look: Look & Surroundings, rows: readonly 
   });
 }
 
-/** A parent that is gone is still named; one above the viewer's level is not. */
+/** Names a deleted parent too, but not one above the viewer's level. */
 function* namedOrigins(t: Reading, viewer: Viewer, rows: readonly SessionRow[]): Body<Set<string>> {
   const keys = new Set(rows.flatMap((row) => (row.parent_key === null ? [] : [row.parent_key])));
   for (const { key, level } of yield* levelsOfKeys(t, [...keys])) if (!mayRead(viewer, levelName(level))) keys.delete(key);

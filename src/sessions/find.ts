@@ -1,4 +1,4 @@
-// What a caller wrote → the session it means, among those that the viewer may see. Every door finds sessions here.
+// A caller's reference → the session it means, among those that the viewer may see. Every transport finds sessions here.
 import { ask, partyOfRow } from '../engine/policy.ts';
 import { InterlaneError } from '../errors.ts';
 import { agentId as agentIdOf } from '../protocol/ids.ts';
@@ -22,7 +22,7 @@ import { currentById, currentByIdStart, currentByLabel } from '../store/tables/s
 import { current as currentByKey } from '../store/tables/sessions.ts';
 import { sessionsPage, type Look } from './pages.ts';
 
-/** The sessions that a reference may mean, of which the viewer may know; none if there is no such session. */
+/** The visible sessions that a reference may mean; none if there is no such session. */
 export const candidates = (look: Look): ReadQuery<Reference, SessionRow[]> => ({
   name: 'session candidates',
   *body(t, reference) {
@@ -37,7 +37,7 @@ export const candidates = (look: Look): ReadQuery<Reference, SessionRow[]> => ({
 /** A key in any spelling, or a session id. */
 export type Named = Pick<Reference, 'session' | 'agentId'>;
 
-/** The session that a key or a session id means; undefined if there is none that the viewer may know. */
+/** The session that a key or a session id means; undefined if there is no visible one. */
 export const findSession = (look: Look): ReadQuery<Named, SessionRow | undefined> => ({
   name: 'find session',
   *body(t, reference) {
@@ -45,7 +45,7 @@ export const findSession = (look: Look): ReadQuery<Named, SessionRow | undefined
   },
 });
 
-/** For a session that must be there: the error suggests keys that look alike, among those the viewer may see. */
+/** For a session that must exist: the error suggests similar keys among those that the viewer may see. */
 export const requireSession = (look: Look): ReadQuery<Reference, SessionRow> => ({
   name: 'require session',
   *body(t, reference) {
@@ -73,7 +73,7 @@ function planFor({ world, viewer }: Look, reference: Reference): { plan: Referen
   return { plan: planned.plan, style };
 }
 
-/** What each look-up of a plan finds. Hidden sessions are left out before anything is chosen. */
+/** The results of each look-up of a plan, without hidden sessions. */
 function* lookUp(t: Reading, { world, viewer }: Look, plan: ReferencePlan): Body<SessionRow[][]> {
   const answers: SessionRow[][] = [];
   for (const lookup of plan.lookups) {
@@ -98,7 +98,7 @@ function* rowsFor(t: Reading, lookup: Lookup): Body<SessionRow[]> {
   }
 }
 
-/** I6. Asks the policy door, which counts its answers. Archived sessions are out of reach for tools. */
+/** I6. Evaluates policy and counts the decision. Tools cannot reach archived sessions. */
 function mayKnow(world: World, viewer: Viewer, row: SessionRow): boolean {
   switch (viewer.as) {
     case 'session':

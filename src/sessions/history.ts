@@ -1,4 +1,4 @@
-// Transcripts as any viewer reads them: pages from the end, what is new since a place, and each message in the protocol's shape.
+// Transcripts for viewers: pages from the end, messages after a cursor, and each message in the protocol's shape.
 import { levelName, levelRank } from '../levels.ts';
 import { notOne, type Cursors } from '../cursor.ts';
 import { InterlaneError } from '../errors.ts';
@@ -17,7 +17,7 @@ export interface HistoryWish {
   /** Entries strictly before this seq. */
   before?: number | undefined;
   includeTools: boolean;
-  /** Say which run each message belongs to. */
+  /** Include the run id of each message. */
   runIds?: boolean;
 }
 
@@ -30,7 +30,7 @@ export interface HistoryPage {
 
 const pageRows = 50;
 const mostScanned = 5_000;
-/** Characters of one page; the cursor leads on. */
+/** The most characters of one page; the next page continues by cursor. */
 const largestPage = 4_000_000;
 
 /**
@@ -63,7 +63,7 @@ export const historyPage = (viewer: Viewer): ReadQuery<HistoryWish, HistoryPage>
   },
 });
 
-/** What was appended after a seq, oldest first. */
+/** The entries after a seq, oldest first. */
 export const historyAfter = (
   viewer: Viewer,
 ): ReadQuery<{ sessionPk: number; after: number; limit: number }, { messages: TranscriptMessage[]; more: boolean }> => ({

@@ -16,12 +16,12 @@ import { sessionKind } from '../rules/session-key.ts';
 export interface InboundMessage {
   origin: Origin;
   text: string;
-  /** Who wrote it, as the channel knows them; the peer itself in a direct chat. */
+  /** The sender's id on the channel; by default the peer of a direct chat. */
   sender?: string;
-  /** Where an answer goes; without it the chat the message came from. */
+  /** Where the answer goes; by default to the chat of the message. */
   replyTo?: string;
   mode?: QueueMode;
-  /** The platform's id of the message, so that one delivered twice is one message. */
+  /** The platform's id of the message. A message that is received twice is accepted once. */
   messageId?: string;
 }
 
@@ -33,13 +33,13 @@ export interface InboundParts {
   newId(): string;
 }
 
-/** Resolves when the message is safe: from then on it is answered, or ends with a recorded reason. */
+/** Resolves when the message is stored: from then on it is answered, or ends with a recorded reason. */
 export function createInbound(parts: InboundParts): (message: InboundMessage) => Promise<Accepted> {
   return (message) => {
     const { routes, world, config } = parts.current();
     // 1. which agent and session
     const { key, sessionKey, agentId, channel, accountId } = route(routes, message.origin);
-    // 2. who speaks, and where the answer goes
+    // 2. the sender, and where the answer goes
     const sender = message.sender ?? message.origin.peer.id;
     const principal = `channel:${channel}:${platformId(sender)}`;
     const to = message.replyTo ?? message.origin.peer.id;

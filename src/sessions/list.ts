@@ -1,4 +1,4 @@
-// Lists of described sessions for an operator's clients, and single sessions as events and answers show them.
+// Lists of sessions with details for an operator's clients, and single rows for events and results.
 import { levelName } from '../levels.ts';
 import { agentId as agentIdOf } from '../protocol/ids.ts';
 import type { Level } from '../protocol/labels.ts';
@@ -59,14 +59,14 @@ export const currentRow = (
   *body(t, { sessionId }) {
     const row = yield* lifeById(t, sessionId);
     if (!row) return undefined;
-    // One text goes to everyone who may know the session, so it says what the least of them may know.
+    // All subscribers of a session get the same text, so it contains only what the lowest of them may read.
     const level = levelName(row.level);
     const look = { world, viewer: { as: 'operator' as const, level }, ...around };
     return { session: yield* describeSession(look).body(t, { row, preview: true }), level };
   },
 });
 
-/** What of that row an event of a message needs. */
+/** The part of that row that a message event needs. */
 export const currentUse: ReadQuery<{ sessionId: string }, { level: Level; totalTokens: number | undefined } | undefined> = {
   name: 'current use',
   *body(t, { sessionId }) {

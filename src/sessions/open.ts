@@ -1,4 +1,4 @@
-// Opening a session for an operator: the one of the key that exists, or a new one; what is given is set either way.
+// Opens a session for an operator: finds the existing one of the key or creates it, and applies the given settings to either.
 import type { EngineCommand } from '../engine/feed.ts';
 import { openSession as insertSession, type NewSession } from '../engine/sessions.ts';
 import type { SessionRow } from '../store/rows.ts';
@@ -13,7 +13,7 @@ export const openSession = (
     const { world, models } = current();
     yield* t.lock(`lane:${args.key}`);
     const there = yield* currentLife(t, args.key);
-    // A session above the caller's level is not told from a missing one, and cannot be opened a second time.
+    // A session above the caller's level looks like a missing one, and cannot be opened a second time.
     const session = there ? yield* existing(t, world, args) : yield* insertSession(t, args.key, args.made, args.now);
     if (args.revive && session.state === 'archived') yield* revive(t, session);
     yield* change(t, models, session, args.patch, args.now);

@@ -1,4 +1,4 @@
-// The sessions that a viewer may see, as keyset pages: newest first by feed position, at the same cost however many there are.
+// The sessions that a viewer may see, as keyset pages: newest first by feed position. The cost of a page does not grow with the number of sessions.
 import { levelRank } from '../levels.ts';
 import type { SessionKind } from '../protocol/labels.ts';
 import type { ListScope, World } from '../rules/decide.ts';
@@ -7,7 +7,7 @@ import type { Body, Reading, ReadQuery } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
 import { agentsWithSessions, mostRanges, newestSessions, type SessionRange } from '../store/tables/session-pages.ts';
 
-/** Who looks, and the rules that say at what. */
+/** A viewer, and the rules that say what it may see. */
 export interface Look {
   world: World;
   viewer: Viewer;
@@ -15,7 +15,7 @@ export interface Look {
 
 export interface PageWish {
   limit: number;
-  /** Feed position to go on from: rows strictly before it. */
+  /** Feed position to continue from: rows strictly before it. */
   before?: number | undefined;
   kinds?: readonly SessionKind[] | undefined;
   activeSince?: number | undefined;
@@ -27,7 +27,7 @@ export interface PageWish {
   search?: string | undefined;
   /** Only live sessions without it. */
   archived?: boolean | 'all' | undefined;
-  /** Rows that one page looks through for those that fit; the cursor leads on. */
+  /** The most rows that one page scans for matches; the next page continues by cursor. */
   mostScanned?: number | undefined;
 }
 
@@ -45,7 +45,7 @@ const mostAgentRanges = 256;
 const mostScanned = 5_000;
 const scanRows = 200;
 
-/** What a viewer's lists may contain. Where patterns decide, every agent that has a session is considered, configured or not. */
+/** The sessions that a viewer's lists may contain. Patterns apply to every agent that has a session, configured or not. */
 function* scopeOf(t: Reading, { world, viewer }: Look): Body<ListScope> {
   return scopeFor(world, viewer, scopeNeedsAgents(world, viewer) ? yield* agentsWithSessions(t) : []);
 }
@@ -56,10 +56,10 @@ export const sessionsPage = (look: Look): ReadQuery<PageWish, SessionsPage> => (
     const scope = yield* scopeOf(t, look);
     const found = new Map<number, SessionRow>();
     const streams = streamsOf(scope, wish);
-    // One row more than a page shows whether there are more. Once a page is found, another stream adds about its share.
+    // One extra row tells whether there are more. Once a page is full, another stream adds about its share.
     const wanted = wish.limit + 1;
     const share = Math.ceil(wanted / streams.length);
-    /** Every stream was looked through down to here. */
+    /** Every stream was scanned down to this position. */
     let reached = 0;
     for (const stream of streams) {
       const floor = floorOf(found, wanted);
@@ -79,14 +79,14 @@ interface Stream {
   keep(row: SessionRow): boolean;
 }
 
-/** With a page full of rows, what is older than all of them cannot be on it. */
+/** Once a page is full, older rows cannot be on it. */
 function floorOf(found: Map<number, SessionRow>, limit: number): number {
   if (found.size < limit) return 0;
   const positions = Float64Array.from(found.values(), (row) => row.last_pos).toSorted();
   return positions[positions.length - limit]!;
 }
 
-/** Together the streams contain exactly the sessions that the scope allows and the wish narrows them to. */
+/** Together the streams contain exactly the sessions that the scope and the filter allow. */
 function streamsOf(scope: ListScope, wish: PageWish): Stream[] {
   const { key, spawnedBy, agents } = scope.filter;
   const sources: Pick<SessionRange, 'agent' | 'spawnedBy'>[] = [];
@@ -140,7 +140,7 @@ function fitsWish({ kinds, activeSince = 0, agentId, spawnedBy, label, search }:
     (word === '' || row.key.includes(word) || (row.label?.toLowerCase().includes(word) ?? false));
 }
 
-/** Down to the floor, at first as many rows as are expected; `cutAt` is above 0 if it stopped looking there. */
+/** Scans down to the floor, first about as many rows as a page needs; `cutAt` is above 0 if the scan stopped there. */
 function* readStream(
   t: Reading,
   { ranges, keep }: Stream,

@@ -1,4 +1,4 @@
-// What an operator sets on a session: its label, and the settings that its turns run with. Each change is one transaction.
+// An operator's changes to a session: its label and the settings of its turns. Each change is one transaction.
 import { noteSession, type EngineCommand, type Tx } from '../engine/feed.ts';
 import { overseen, settingsOf, type Operator, type SessionSettings } from '../engine/policy.ts';
 import { InterlaneError } from '../errors.ts';
@@ -10,18 +10,18 @@ import { currentByLabel } from '../store/tables/session-pages.ts';
 import { current as currentByKey } from '../store/tables/sessions.ts';
 import { writeSettings } from '../store/tables/sessions.ts';
 
-/** What is known of models here. */
+/** Facts about models. */
 export interface ModelChecks {
-  /** The service that a session's model is at. */
+  /** The provider of a session's model. */
   providerOf(agentId: string, model: string | undefined): string | undefined;
-  /** Refuses a model or a profile that a session cannot be set to. */
+  /** Throws for a model or a profile that cannot be set on a session. */
   check(agentId: string, settings: SessionSettings): void;
 }
 
-/** What commands on sessions depend on beside their arguments. A body calls it once, first. */
+/** The dependencies of commands on sessions beside their arguments. A body calls it once, first. */
 export type Current = () => { world: World; models: ModelChecks };
 
-/** `null` clears, absent leaves as it is. */
+/** `null` clears a setting; an absent field changes nothing. */
 export interface SessionPatch {
   label?: string | null | undefined;
   displayName?: string | null | undefined;
@@ -33,7 +33,7 @@ export interface SessionPatch {
   see?: Visibility | undefined;
 }
 
-/** What every command of an operator on a session says. */
+/** The arguments of every operator command on a session. */
 export interface Asked {
   key: string;
   operator: Operator;
@@ -48,12 +48,12 @@ export const patchSession = (
     const { world, models } = current();
     const session = yield* existing(t, world, args);
     if (args.expectedSessionId !== undefined && args.expectedSessionId !== session.id)
-      throw new InterlaneError('SESSION_CHANGED', `session ${JSON.stringify(args.key)} was reset meanwhile; look at it again`);
+      throw new InterlaneError('SESSION_CHANGED', `session ${JSON.stringify(args.key)} was reset in the meantime; read it again`);
     return { session, changed: yield* change(t, models, session, args.patch, args.now) };
   },
 });
 
-/** A session that the operator may know. */
+/** Throws if the operator may not see the session. */
 export function* existing(t: Tx, world: World, { key, operator }: Pick<Asked, 'key' | 'operator'>): Body<SessionRow> {
   yield* t.lock(`lane:${key}`);
   const session = overseen(world, yield* currentByKey(t, key), operator);
@@ -61,7 +61,7 @@ export function* existing(t: Tx, world: World, { key, operator }: Pick<Asked, 'k
   return session;
 }
 
-/** All or nothing; answers whether anything is different now. */
+/** All or nothing. Returns whether anything changed. */
 export function* change(t: Tx, models: ModelChecks, session: SessionRow, patch: SessionPatch, now: number): Body<boolean> {
   const { label, ...rest } = patch;
   const before = settingsOf(session);
@@ -71,7 +71,7 @@ export function* change(t: Tx, models: ModelChecks, session: SessionRow, patch: 
     else if (value !== undefined) settings[name] = value;
   }
   const { agent } = session;
-  // A profile is a key of one service; another one's model has no use for it.
+  // A profile is a key of one provider; a model of another provider cannot use it.
   const moved = patch.model !== undefined && models.providerOf(agent, before.model) !== models.providerOf(agent, settings.model);
   if (moved && patch.authProfile === undefined) delete settings.authProfile;
   if (patch.model || patch.authProfile) models.check(agent, settings);

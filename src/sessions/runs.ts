@@ -1,4 +1,4 @@
-// Runs as a viewer reads them: pages, the one under way, and how much there is of everything that is open.
+// Runs for viewers: pages, the active run of a session, and the counts of open work.
 import { levelName } from '../levels.ts';
 import { withoutGaps } from '../gaps.ts';
 import type { WireRun } from '../protocol/result.ts';
@@ -60,7 +60,7 @@ function wireRun(row: RunOfSession): WireRun {
   });
 }
 
-/** The run under way in a session's lane, if there is one. */
+/** The active run of a session, if any. */
 export const activeRun: ReadQuery<{ key: string }, string | undefined> = {
   name: 'active run',
   *body(t, { key }) {
@@ -68,7 +68,7 @@ export const activeRun: ReadQuery<{ key: string }, string | undefined> = {
   },
 };
 
-/** Whether a viewer may know a run, and it is one of the session, if one is named. */
+/** Whether a viewer may see a run, and the run belongs to the session, if one is given. */
 export const knownRun = ({ world, viewer }: Look): ReadQuery<{ runId: string; key?: string | undefined }, boolean> => ({
   name: 'known run',
   *body(t, { runId, key }) {
@@ -85,7 +85,7 @@ const factOf = ({ key, agent, parent_key, level }: Pick<SessionRow, 'key' | 'age
   level: levelName(level),
 });
 
-/** How much is going on, by counting what is open; never all that ever was. */
+/** Counts open work only, never all rows. */
 export const counts: ReadQuery<
   object,
   { runs: Record<'queued' | 'running' | 'waiting', number>; deliveries: Record<'pending' | 'unknown' | 'dead', number> }

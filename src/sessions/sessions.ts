@@ -1,4 +1,4 @@
-// What an operator does to sessions: open, patch, speak into, inject, send out. Each is one transaction that first asks whether it may.
+// Operations of an operator on sessions: open, patch, send into, inject, send out. Each is one transaction that first evaluates policy.
 import { createHash } from 'node:crypto';
 import { levelRank } from '../levels.ts';
 import type { Accepted } from '../engine/accept.ts';
@@ -21,9 +21,9 @@ import { openSession } from './open.ts';
 import { patchSession, type ModelChecks, type SessionPatch } from './patch.ts';
 import { injectEntry, sendDirect } from './speak.ts';
 
-/** Who asks, as the transport knows them. */
+/** The caller, as authenticated by the transport. */
 export interface Asker {
-  /** `operator:<name of the token>`: idempotency keys are theirs alone. */
+  /** `operator:<name of the token>`: idempotency keys are separate for each. */
   principal: string;
   level: Level;
 }
@@ -35,7 +35,7 @@ export interface Spoken {
   idempotencyKey?: string | undefined;
   mode?: QueueMode | undefined;
   deliver?: boolean | undefined;
-  /** False for a run that a send policy has nothing to say about. */
+  /** False if the send policy does not apply to the run. */
   sends?: boolean | undefined;
   budgetMs?: number | undefined;
 }
@@ -48,9 +48,9 @@ export interface SessionsParts {
   newId(): string;
 }
 
-/** What operators say comes in on this channel. */
+/** The channel of operators' messages. */
 const ownChannel = 'webchat';
-/** Shapes that only their own part of the gateway opens. */
+/** Kinds of sessions that only their own part of the gateway opens. */
 const ownedElsewhere = new Set(['cron', 'hook', 'node', 'subagent', 'acp', 'guest']);
 
 export type Sessions = ReturnType<typeof createSessions>;
@@ -65,20 +65,20 @@ export function createSessions(parts: SessionsParts) {
     send: sendDirect(current),
   };
   return {
-    /** Opens a session, or finds it; what is given is set either way. */
+    /** Opens or finds a session, and applies the given settings. */
     open(
       asker: Asker,
       wish: { key?: string | undefined; agentId?: string | undefined; idempotencyKey?: string | undefined; patch: SessionPatch },
     ) {
       const { agents } = current().world;
       const agent = wish.agentId === undefined ? agents.defaultId : agentIdOf(wish.agentId);
-      // Asked again with the same idempotency key, it is the same session.
+      // A repeated request with the same idempotency key finds the same session.
       const fresh = wish.idempotencyKey === undefined ? parts.newId() : derivedId('create', asker.principal, wish.idempotencyKey);
       const key = requireSessionKey(wish.key ?? `dashboard:${fresh}`, keyContext(agents, agent));
       if (wish.agentId !== undefined && key.agent !== agent)
         throw new InterlaneError('INVALID_REQUEST', `agentId is "${agent}", but the key belongs to "${key.agent}"; leave one of them out`);
       if (!isKnownAgent(agents, key.agent))
-        throw new InterlaneError('AGENT_NOT_FOUND', `agent "${key.agent}" is not in agents.list; agents.list shows who is`);
+        throw new InterlaneError('AGENT_NOT_FOUND', `agent "${key.agent}" does not exist; the operation agents.list returns the agents`);
       if (ownedElsewhere.has(key.shape))
         throw new InterlaneError('INVALID_REQUEST', `session of kind "${key.shape}" cannot be opened by hand; choose another key`);
       const made = { id: parts.newId(), agent: key.agent, kind: sessionKind(key), user: asker.principal };
@@ -86,12 +86,12 @@ export function createSessions(parts: SessionsParts) {
       return store.write(commands.open, { ...asked, made, patch: wish.patch });
     },
 
-    /** The session of a guest, with what the operator lets it see; only ever called for an admin. */
+    /** The session of a guest, with the visibility that the operator grants. Only an admin may call this. */
     join(asker: Asker, wish: { name: string; agentId?: string | undefined; see: Visibility | undefined }) {
       const { agents } = current().world;
       const agent = wish.agentId === undefined ? agents.defaultId : agentIdOf(wish.agentId);
       if (!isKnownAgent(agents, agent))
-        throw new InterlaneError('AGENT_NOT_FOUND', `agent "${agent}" is not in agents.list; agents.list shows who is`);
+        throw new InterlaneError('AGENT_NOT_FOUND', `agent "${agent}" does not exist; the operation agents.list returns the agents`);
       const key = ownedKey('guest', wish.name, agent);
       const made = { id: parts.newId(), agent, kind: sessionKind(key), user: asker.principal };
       const asked = { key: formatSessionKey(key), operator: of(asker), now: parts.now() };
@@ -102,7 +102,7 @@ export function createSessions(parts: SessionsParts) {
       return store.write(commands.patch, { key, patch, expectedSessionId, operator: of(asker), now: parts.now() });
     },
 
-    /** A message into a session. With an idempotency key that key is the run's id, so that a client knows it before it asks. */
+    /** A message into a session. An idempotency key becomes the run's id, so that a client knows the id before the request. */
     say(asker: Asker, spoken: Spoken): Promise<Accepted> {
       const { world, config } = current();
       const { idempotencyKey: key, method } = spoken;

@@ -1,4 +1,4 @@
-// What an operator says in the name of a session: a message written into its transcript, or text sent to a channel.
+// An operator's text in the name of a session: a message written into its transcript, or text sent to a channel.
 import { createHash } from 'node:crypto';
 import { deliverDirect } from '../engine/deliver.ts';
 import { appendEntry, type EngineCommand } from '../engine/feed.ts';

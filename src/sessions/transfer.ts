@@ -193,7 +193,7 @@ export async function* readExport(lines: AsyncIterable<string>): AsyncGenerator<
         open = { key: life.key, lives: [{ life, entries: [] }] };
       }
     } else {
-      // Checked, and kept as it was written: what goes out again is then the same line.
+      // Validated, but stored as written, so that a new export has the same line.
       const entry = { ...read(Entry, value), ...pickBody(value) };
       const { entries } = open?.lives.at(-1) ?? refuse('belongs to no session');
       if (entry.seq !== entries.length + 1) refuse('is out of order');
@@ -218,13 +218,13 @@ function parseLine(line: string): unknown {
   }
 }
 
-/** A key is taken only as we would write it, and only under its own agent. */
+/** Accepts a key only in its canonical form, and only for its own agent. */
 function checkKey({ key, agent }: Life, refuse: (why: string) => never): void {
   const parsed = parseSessionKey(key, { agentId: agent, mainKey: 'main', ...(key === 'global' ? { globalOwner: agent } : {}) });
-  if (!parsed.ok || formatSessionKey(parsed.key) !== key || parsed.key.agent !== agent) refuse('has a key that is not one');
+  if (!parsed.ok || formatSessionKey(parsed.key) !== key || parsed.key.agent !== agent) refuse('has an invalid session key');
 }
 
-/** How a key stands to what is in the store: not there, there as it is in the export, or there otherwise. */
+/** Compares a key with the store: missing, the same as in the export, or different. */
 export function* standing(t: Reading, { key, lives }: Exported): Body<'new' | 'same' | 'taken'> {
   const here = yield* livesOfKey(t, key);
   const same =
@@ -245,7 +245,10 @@ export const importSession: EngineCommand<{ exported: Exported }, void> = {
   name: 'import session',
   *body(t, { exported }) {
     if ((yield* standing(t, exported)) !== 'new')
-      throw new InterlaneError('SESSION_CHANGED', `session ${exported.key} is there already; nothing of it was changed`);
+      throw new InterlaneError(
+        'SESSION_CHANGED',
+        `session ${exported.key} already exists and was not changed; import it as a copy with --as-new`,
+      );
     yield* t.lock(`lane:${exported.key}`);
     yield* deleteBlankLives(t, exported.key); // one, or there is none
     for (const { life, entries } of exported.lives) {
@@ -299,7 +302,7 @@ function lifeRow(life: Life): NewLife {
   };
 }
 
-/** A copy under a key of its own. It has no label and no chat to speak to: those stay with the session that is there. */
+/** A copy under a new key. It has no label and no delivery: those stay with the existing session. */
 export function asNew(exported: Exported, newId: () => string): Exported {
   const [{ life: first }] = exported.lives as [Exported['lives'][0]];
   const key = `agent:${first.agent}:imported:${newId()}`;

@@ -1,4 +1,4 @@
-// One described session in two shapes: the row of the protocol, and the row that tools show to models.
+// One session in two shapes: the row of the protocol, and the row for models.
 import { levelName } from '../levels.ts';
 import { withoutGaps } from '../gaps.ts';
 import { byUser } from '../engine/policy.ts';
@@ -65,10 +65,10 @@ export function wireSession(described: Described): WireSession {
 export function toolSession(described: Described, agent: string, verbose = false): Record<string, unknown> {
   const { row, key, settings, delivery, model: own, usualModel: usual } = described;
   const { channel, displayName, model, thinkingLevel, verboseLevel = 'off', sendPolicy } = settings;
-  /** A value that is as usual goes without saying. */
+  /** Omits a value that equals the default. */
   const unless = <V>(value: V, as: V) => (verbose || value !== as ? value : undefined);
   const all = {
-    // The one shared chat is its owner's main session; others reach it by that name in full.
+    // The shared chat is its owner's main session; other agents reach it by its full key.
     key: key.shape !== 'global' ? row.key : agent === row.agent ? 'main' : `agent:${row.agent}:main`,
     kind: row.kind,
     ...(key.shape === 'guest' ? { runtime: 'guest', online: described.online } : {}),
@@ -87,7 +87,7 @@ export function toolSession(described: Described, agent: string, verbose = false
     sendPolicy,
     lastChannel: delivery?.channel,
     lastTo: delivery?.to,
-    // Where it says no more than the two before it, it is left out.
+    // Omitted if it adds nothing to the two fields before it.
     deliveryContext: verbose || delivery?.threadId !== undefined || isOther(delivery?.accountId) ? delivery : undefined,
     transcriptPath: described.transcriptPath,
   };

@@ -1,4 +1,4 @@
-// The names that OpenClaw clients know for fields of ours. On the wire `entry` of a message is `__openclaw`; inside it is `entry`.
+// The names of our fields for OpenClaw clients. On the wire `entry` of a message is `__openclaw`; inside it is `entry`.
 import { z } from 'zod';
 import { WireMessage } from '../result.ts';
 
@@ -18,7 +18,7 @@ function ownMessage({ role, content, timestamp, __openclaw, ...rest }: PeerMessa
   return { role, content, timestamp, entry: __openclaw, ...rest };
 }
 
-/** The payload of a result or an event, with the messages it carries in the peer's form. */
+/** The payload of a result or an event, with its messages in OpenClaw's form. */
 export const toPeer = <T>(payload: T): T => withMessages(payload, 'entry', peerMessage as Change) as T;
 
 /** The same in the other direction, for the client. */

@@ -1,4 +1,4 @@
-// Operations on who may connect: guests and tokens.
+// Operations on guests and tokens.
 import { z } from 'zod';
 import { Scope } from '../frame.ts';
 import { Level, Visibility } from '../labels.ts';
@@ -23,13 +23,13 @@ export const access = {
       key: z.string(),
       sessionId: z.string(),
       created: z.boolean(),
-      /** What its tools may see. */
+      /** The visibility of its tools. */
       see: Visibility,
       token: z.string(),
       tokenName: z.string(),
       /** Where it connects. */
       url: z.string(),
-      /** What to paste into the harness. */
+      /** The sentence to paste into the harness. */
       sentence: z.string(),
     }),
   },

@@ -1,4 +1,4 @@
-// Operations that speak and listen: history, messages in, waits for runs, messages out.
+// Operations on messages: history, messages in, waits for runs, messages out.
 import { z } from 'zod';
 import { queueModes, runStates } from '../run.ts';
 import { PeerMessage } from '../compat/openclaw.ts';
@@ -6,10 +6,10 @@ import { Started, WaitAnswer, WireMessage, WireRun, WireSession } from '../resul
 import { agent, Cursor, Id, ignored, Key, Message, TimeoutMs } from './fields.ts';
 import type { Operations } from './operation.ts';
 
-/** Messages of one page over HTTP. */
+/** The most messages of one page over HTTP. */
 export const historyLimits = { default: 200, most: 1_000 } as const;
 
-/** No HTTP request waits longer; a client that wants to wait on asks again. */
+/** No HTTP request waits longer; a client repeats the request to continue. */
 const mostWaitSeconds = 3_600;
 const WaitQuery = z.strictObject({
   wait: z.int().min(0).max(mostWaitSeconds).optional().describe('seconds to wait for the end of the run'),

@@ -1,4 +1,4 @@
-// Operations that ask the rules why.
+// Operations that explain the decisions of the rules.
 import { Explanation } from '../decision.ts';
 import { ExplainAccess, ExplainKey, ExplainRoute, ExplainSend, ExplainTools } from '../explain.ts';
 import type { Operations } from './operation.ts';

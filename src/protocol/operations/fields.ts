@@ -4,7 +4,7 @@ import { z } from 'zod';
 export const Key = z.string().min(1).max(4096);
 export const Id = z.string().min(1).max(256);
 export const Label = z.string().trim().min(1).max(512);
-/** Characters of one message. */
+/** The most characters of one message. */
 export const longestMessage = 1_000_000;
 export const Text = z.string().max(longestMessage);
 export const Message = Text.refine((text) => text.trim() !== '', 'must not be blank');
@@ -13,6 +13,6 @@ export const TimeoutMs = z.int().min(0).max(86_400_000);
 export const agent = { agentId: z.string().min(1).max(64).optional() };
 export const none = z.strictObject({}).default({});
 
-/** Fields of the peers' protocol that change nothing here, accepted so that their clients work. */
+/** Fields of the OpenClaw protocol that have no effect here, accepted so that its clients work. */
 export const ignored = <N extends string>(...names: N[]) =>
   Object.fromEntries(names.map((name) => [name, z.unknown().optional()])) as Record<N, z.ZodOptional<z.ZodUnknown>>;

@@ -4,7 +4,7 @@ import type { Scope } from '../frame.ts';
 
 /** An operation over HTTP, where its parameters come from a path, a query and a body. */
 export interface HttpRoute {
-  /** What it does over HTTP, where that is not what the operation says. */
+  /** Its description over HTTP, if it differs from the operation's. */
   about?: string;
   query?: z.ZodObject;
   body?: z.ZodType;
@@ -12,15 +12,15 @@ export interface HttpRoute {
   idempotent?: true;
   /** By status: JSON of this shape, or the media type of text. */
   answers: Record<number, z.ZodType | 'text/plain' | 'text/html'>;
-  /** The success is a stream of events if the caller asks for one. */
+  /** The response is a stream of events if the caller requests one. */
   streams?: true;
 }
 
 export interface Operation {
-  /** The one right that every door asks for. `session`: also tokens that are bound to a session have it. */
+  /** The right that every transport requires. `session`: tokens that are bound to a session have it too. */
   scope: Scope | 'session';
   about: string;
-  /** Closed: a field that is not in it is refused. */
+  /** Closed: unknown fields are refused. */
   params: z.ZodType;
   /** Fields without a value are left out. */
   result: z.ZodType;
@@ -31,8 +31,8 @@ export interface Operation {
 /** A table of operations by name. */
 export type Operations = Readonly<Record<string, Operation>>;
 
-/** What a caller writes. */
+/** The parameters as a caller writes them. */
 export type ParamsIn<T extends Operations> = { [N in keyof T]: z.input<T[N]['params']> };
-/** What a handler gets. */
+/** The parameters as a handler gets them. */
 export type ParamsOut<T extends Operations> = { [N in keyof T]: z.output<T[N]['params']> };
 export type ResultsOf<T extends Operations> = { [N in keyof T]: z.output<T[N]['result']> };
