@@ -58,7 +58,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
 
   // 1. what follows from the config alone
   const metrics = new Metrics();
-  const setupParts = { stateDir, found: options.found, decided: metrics.decided };
+  const setupParts = { stateDir, found: options.found, onDecision: metrics.countDecision };
   let setup = makeSetup(initial, 1, setupParts);
   const current = () => setup;
   const { config } = setup;
@@ -68,7 +68,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
 
   // 3. events, in the order of the feed
   const bus = createBus(store);
-  const undoCounting = store.follow(metrics.count);
+  const undoCounting = store.follow(metrics.countEvents);
   const undoLog = options.log ? logEvents(bus, options.log) : () => {};
 
   // 4. the words of transcripts, in an index beside the store
@@ -84,7 +84,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
 
   // 5. what answers: scripted and language models, guests
   const runtimes = new Runtimes({ current, clock, script: options.script, warn });
-  const surroundings = {
+  const liveFacts = {
     modelOf: (row: SessionRow) => runtimes.viewOf(row),
     online: (key: string) => guests.online(key),
     transcriptPath: (sessionId: string) => {
@@ -99,7 +99,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
     bus,
     cursors,
     world: () => current().world,
-    shown: surroundings,
+    liveFacts,
     now,
     after,
     failed: (error: unknown) => report('live events', error),
@@ -137,7 +137,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
     engine,
     send: (args) => store.write(send, args, { bytes: args.text.length }),
     now,
-    ...surroundings,
+    ...liveFacts,
     workspaceDir: (session) => current().workspaceDir(session),
     recap: (session, focus, prompt, signal) => runtimes.recap(session, focus, prompt, signal),
     outside,
@@ -163,7 +163,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
       sessions,
       invoker,
       tools,
-      shown: surroundings,
+      liveFacts,
       events: eventParts,
       live,
       metrics,
@@ -248,7 +248,7 @@ async function openStore(config: Config, options: GatewayOptions, clock: Clock, 
       afterTick: (work) => void setImmediate(work),
       elapsed: () => clock.elapsed(),
       fatal,
-      observe: metrics.committed,
+      observe: metrics.countCommit,
     });
     return { store, cursors: await openCursors(store), unlock };
   } catch (thrown) {

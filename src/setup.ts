@@ -33,15 +33,15 @@ export interface SetupParts {
   /** A model that discovery found on this machine, used if none is configured. */
   found: Found | undefined;
   /** Counts decisions. */
-  decided: World['decided'];
+  onDecision: World['onDecision'];
 }
 
 const flows = new Map([exchangeFlow].map((flow) => [flow.kind, asFlow(flow)]));
 
 /** Throws when the config cannot be used here: a model that is not configured, a workspace around the state directory. */
-export function makeSetup(config: Config, rev: number, { stateDir, found, decided }: SetupParts): Setup {
+export function makeSetup(config: Config, rev: number, { stateDir, found, onDecision }: SetupParts): Setup {
   const compiled = compileWorld(config);
-  const world: World = decided ? { ...compiled, decided } : compiled;
+  const world: World = onDecision ? { ...compiled, onDecision } : compiled;
   const models = new Models(modelSettings(config), config.models.discover ? found : undefined);
   const unusable = models.problems();
   if (unusable.length > 0) throw new InterlaneError('CONFIG_INVALID', unusable.join('\n'));

@@ -1,7 +1,7 @@
 // Deliveries as rows, each move one transaction: take a head, settle it, and an operator's decision on one whose outcome is unknown.
 import { noteDelivery, type EngineCommand, type Tx } from '../engine/feed.ts';
 import type { Current } from '../engine/flow.ts';
-import { passOut } from '../engine/policy.ts';
+import { filterForChannel } from '../engine/policy.ts';
 import { InterlaneError } from '../errors.ts';
 import type { DeliveryState, DeliveryView } from '../protocol/delivery.ts';
 import type { Body, ReadQuery } from '../store/contract.ts';
@@ -26,7 +26,7 @@ export function beginSending(
       for (const delivery of yield* deliveries.dueHeads(t, now, limit)) {
         if (!(yield* t.tryLock(`dest:${delivery.dest_key}`))) continue;
         const session = yield* sessions.get(t, delivery.session_pk);
-        const { decision, text } = passOut(world, { ...session, taint: delivery.taint }, delivery.channel, delivery.text);
+        const { decision, text } = filterForChannel(world, { ...session, taint: delivery.taint }, delivery.channel, delivery.text);
         if (text === undefined) {
           yield* settle(t, delivery, session, { state: 'dead', error: decision.why }, now);
           blocked = true;

@@ -7,7 +7,7 @@ import * as runs from '../store/tables/runs.ts';
 import * as sessions from '../store/tables/sessions.ts';
 import type { EngineCommand, Tx } from './feed.ts';
 import type { Current } from './flow.ts';
-import { overseen, type Operator } from './policy.ts';
+import { visibleToOperator, type Operator } from './policy.ts';
 import { enqueue, type Input } from './queue.ts';
 import { openSession, rememberDelivery, stopActive } from './sessions.ts';
 
@@ -43,7 +43,7 @@ export function accept(current: Current): EngineCommand<AcceptArgs, Accepted> {
       if (before) return before;
       let session = yield* sessions.current(t, args.sessionKey);
       if (!session && args.open) session = yield* openSession(t, args.sessionKey, args.open, args.now);
-      if (args.operator) session = overseen(kernel.world, session, args.operator);
+      if (args.operator) session = visibleToOperator(kernel.world, session, args.operator);
       if (!session) throw new InterlaneError('SESSION_NOT_FOUND', `session ${JSON.stringify(args.sessionKey)} does not exist`);
       const { runId } = args.input;
       if (runId === args.idempotency?.key && (yield* runs.byId(t, runId))) throw usedKey(runId);
@@ -59,10 +59,10 @@ export function accept(current: Current): EngineCommand<AcceptArgs, Accepted> {
 }
 
 function* repeated(t: Tx, request: idempotency.Idempotency): Body<Accepted | undefined> {
-  const seen = yield* idempotency.find(t, request);
-  if (!seen) return undefined;
-  if (seen.hash !== request.hash) throw usedKey(request.key);
-  const run = yield* runs.byPk(t, seen.run_pk);
+  const earlier = yield* idempotency.find(t, request);
+  if (!earlier) return undefined;
+  if (earlier.hash !== request.hash) throw usedKey(request.key);
+  const run = yield* runs.byPk(t, earlier.run_pk);
   if (!run) {
     // An idempotency key is valid as long as its run exists.
     yield* idempotency.remove(t, request);

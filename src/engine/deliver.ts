@@ -10,7 +10,7 @@ import type { RunRow, SessionRow } from '../store/rows.ts';
 import * as deliveries from '../store/tables/deliveries.ts';
 import { noteDelivery, type Tx } from './feed.ts';
 import { derivedId } from './ids.ts';
-import { deliveryOf, passOut } from './policy.ts';
+import { deliveryOf, filterForChannel } from './policy.ts';
 
 /** Characters of one message on a channel. */
 const chunkSize = 4_000;
@@ -44,7 +44,7 @@ export function* deliverDirect(
   session: SessionRow,
   out: DeliveryContext & { causeId: string; hash: string; text: string; now: number },
 ): Body<string[]> {
-  const { decision, text } = passOut(world, session, out.channel, out.text);
+  const { decision, text } = filterForChannel(world, session, out.channel, out.text);
   if (text === undefined) throw new InterlaneError(decision.code ?? 'POLICY_BLOCKED', `message was not sent: ${decision.why}`);
   const parts = chunks(text);
   const ids = parts.map((_, part) => derivedId('send', out.causeId, part));
@@ -67,7 +67,7 @@ interface Outgoing extends DeliveryContext {
 
 /** Returns `queued`, or the reason why policy blocked it. A blocked text gets a row too, so that operators can see why it is missing. */
 function* enqueue(t: Tx, world: World, session: SessionRow, out: Outgoing): Body<string> {
-  const { decision, text } = passOut(world, session, out.channel, out.text);
+  const { decision, text } = filterForChannel(world, session, out.channel, out.text);
   if (text === undefined) {
     yield* insertDelivery(t, session, out, idOf(out, 0), 0, '', { state: 'dead', error: decision.why });
     return `blocked: ${decision.why}`;

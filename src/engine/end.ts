@@ -31,8 +31,8 @@ export interface RunEnd {
 }
 
 /** The reply exists, the waiters have it, and the next turn or delivery is there if and only if the run has ended. */
-export function* endRun(t: Tx, kernel: Kernel, run: RunRow, end: RunEnd, held?: SessionRow): Body<void> {
-  const session = held ?? (yield* sessions.get(t, run.session_pk));
+export function* endRun(t: Tx, kernel: Kernel, run: RunRow, end: RunEnd, loaded?: SessionRow): Body<void> {
+  const session = loaded ?? (yield* sessions.get(t, run.session_pk));
   yield* answerOpenCalls(t, run, session, end.now);
   const { state: was, parked_on: parkedOn, ready_pos: wasReady } = run;
   if (was !== 'queued') {

@@ -3,7 +3,7 @@ import type { RunView } from '../protocol/run.ts';
 import type { SessionRow } from '../store/rows.ts';
 import { accept, type Accepted, type AcceptArgs } from './accept.ts';
 import { joinStore } from './member.ts';
-import { answerOffer, giveBack, takeOffer, type Answered, type Look } from './offers.ts';
+import { answerOffer, giveBack, takeOffer, type Answered, type Inbox } from './offers.ts';
 import type { Operator } from './policy.ts';
 import { abortRun, recoverRuns } from './runs.ts';
 import { Scheduler, type SchedulerParts } from './scheduler.ts';
@@ -103,8 +103,8 @@ export class Engine {
   }
 
   /** For a guest: the turn that waits for it, if any, and the turns it took that have ended in the meantime. */
-  async look(lane: string, wish: { again: boolean; replyMs: number }): Promise<Look> {
-    const look = await this.parts.store.write(takeOffer, { lane, ...wish, now: this.parts.clock.now() }, { urgent: true });
+  async look(lane: string, options: { again: boolean; replyMs: number }): Promise<Inbox> {
+    const look = await this.parts.store.write(takeOffer, { lane, ...options, now: this.parts.clock.now() }, { urgent: true });
     if (look.turn) this.sweeper.sweep(); // its deadline may be the next one
     return look;
   }

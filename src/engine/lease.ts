@@ -19,7 +19,7 @@ export interface Claim extends Lease {
 }
 
 /** I3. Every write of a run calls this first. Throws LEASE_LOST if another gateway has claimed the run since. */
-export function* held(t: Tx, { runPk, epoch, lane }: Lease): Body<{ run: RunRow; session: SessionRow }> {
+export function* requireLease(t: Tx, { runPk, epoch, lane }: Lease): Body<{ run: RunRow; session: SessionRow }> {
   yield* t.lock(`lane:${lane}`);
   const found = yield* runs.held(t, runPk, epoch);
   if (!found) throw new InterlaneError('LEASE_LOST', 'run is no longer leased by this gateway');

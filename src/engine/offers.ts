@@ -10,7 +10,7 @@ import type { EntryBody } from '../store/views.ts';
 import { endRun } from './end.ts';
 import { noteRun, type EngineCommand, type Tx } from './feed.ts';
 import type { Current } from './flow.ts';
-import { held, type Lease } from './lease.ts';
+import { requireLease, type Lease } from './lease.ts';
 
 /** A turn as a guest gets it. */
 export interface OfferedTurn {
@@ -25,7 +25,7 @@ export interface OfferedTurn {
 }
 
 /** The content of a guest's inbox: a new turn or the one it has taken, and the turns it took that ended without its answer. */
-export interface Look {
+export interface Inbox {
   turn?: OfferedTurn;
   /** A turn that it took and has not answered; `replyBefore` is when it is offered again. */
   open?: { turnId: string; replyBefore: number };
@@ -54,7 +54,7 @@ function readTurnId(turnId: string): { runId: string; attempt: number } | undefi
 export const offerRun: EngineCommand<Lease & { usedMs: number; now: number }, boolean> = {
   name: 'offer turn',
   *body(t, { usedMs, now, ...lease }) {
-    const { run, session } = yield* held(t, lease);
+    const { run, session } = yield* requireLease(t, lease);
     if (run.abort_requested !== null) return false;
     yield* offers.insert(t, run.pk, run.lane);
     yield* runs.park(t, run.pk, 'answer', usedMs, null);
@@ -64,7 +64,7 @@ export const offerRun: EngineCommand<Lease & { usedMs: number; now: number }, bo
 };
 
 /** A lane has at most one active turn, so there is at most one offer to take. */
-export const takeOffer: EngineCommand<{ lane: string; again: boolean; replyMs: number; now: number }, Look> = {
+export const takeOffer: EngineCommand<{ lane: string; again: boolean; replyMs: number; now: number }, Inbox> = {
   name: 'take offer',
   *body(t, { lane, again, replyMs, now }) {
     yield* t.lock(`lane:${lane}`);
@@ -89,7 +89,7 @@ export const takeOffer: EngineCommand<{ lane: string; again: boolean; replyMs: n
 };
 
 /** Turns that ended without an answer while a guest had them; each is reported once. */
-function* takeStopped(t: Tx, lane: string): Body<Look['stopped']> {
+function* takeStopped(t: Tx, lane: string): Body<Inbox['stopped']> {
   const rows = yield* offers.stoppedIn(t, lane, mostReported);
   for (const row of rows) yield* offers.removeOf(t, row.run_pk);
   return rows.map((row) => ({ turnId: turnIdOf(row.id, row.attempt), why: row.error ?? 'the turn has ended' }));

@@ -9,9 +9,9 @@ import { redact } from '../rules/hooks.ts';
 import type { SessionRow } from '../store/rows.ts';
 
 /** Evaluates policy and records the decision metric. The caller enforces the decision. */
-export function ask(request: Request, world: World): Decision {
+export function evaluate(request: Request, world: World): Decision {
   const decision = decide(request, world);
-  world.decided?.(request.action, decision.effect);
+  world.onDecision?.(request.action, decision.effect);
   return decision;
 }
 
@@ -56,30 +56,30 @@ export interface Operator {
 }
 
 /** The session if the operator may see it. Returns undefined if it is above the token's level; throws on any other denial. */
-export function overseen(world: World, session: SessionRow | undefined, operator: Operator): SessionRow | undefined {
+export function visibleToOperator(world: World, session: SessionRow | undefined, operator: Operator): SessionRow | undefined {
   if (!session) return undefined;
-  const decision = ask({ action: 'operate', target: partyOfRow(world, session), ...operator }, world);
+  const decision = evaluate({ action: 'operate', target: partyOfRow(world, session), ...operator }, world);
   if (decision.effect !== 'BLOCK') return session;
   if (decision.hidden) return undefined;
   throw new InterlaneError(decision.code ?? 'POLICY_BLOCKED', `session ${JSON.stringify(session.key)}: ${decision.why}`);
 }
 
 /** The text as policy lets it go from one session to another; undefined if policy blocks it. */
-export function passText(world: World, action: 'send' | 'reply', from: SessionRow, to: SessionRow, text: string): Passed {
-  return passed(ask({ action, caller: partyOfRow(world, from), target: partyOfRow(world, to), text }, world), text);
+export function filterForSession(world: World, action: 'send' | 'reply', from: SessionRow, to: SessionRow, text: string): Filtered {
+  return filter(evaluate({ action, caller: partyOfRow(world, from), target: partyOfRow(world, to), text }, world), text);
 }
 
 /** The text as policy lets it go from a session to a channel; undefined if policy blocks it. */
-export function passOut(world: World, from: SessionRow, channel: string, text: string): Passed {
-  return passed(ask({ action: 'deliver', caller: partyOfRow(world, from), channel, text }, world), text);
+export function filterForChannel(world: World, from: SessionRow, channel: string, text: string): Filtered {
+  return filter(evaluate({ action: 'deliver', caller: partyOfRow(world, from), channel, text }, world), text);
 }
 
-interface Passed {
+interface Filtered {
   decision: Decision;
   text: string | undefined;
 }
 
-function passed(decision: Decision, text: string): Passed {
+function filter(decision: Decision, text: string): Filtered {
   if (decision.effect === 'BLOCK') return { decision, text: undefined };
   return { decision, text: decision.effect === 'REDACT' ? redact(text, decision.redactions) : text };
 }

@@ -13,9 +13,9 @@ import { endRun, type RunEnd } from './end.ts';
 import { appendEntry, noteRun, type EngineCommand, type Tx } from './feed.ts';
 import type { Current } from './flow.ts';
 import { derivedId } from './ids.ts';
-import { overseen, type Operator } from './policy.ts';
+import { visibleToOperator, type Operator } from './policy.ts';
 import { absorb, consumeInput } from './queue.ts';
-import { held, type Claim, type Lease } from './lease.ts';
+import { requireLease, type Claim, type Lease } from './lease.ts';
 import { addToSession, recordResult, spentOf, tokensInUse, type CallResult, type Step, type Usage } from './step.ts';
 
 /** A run whose gateway crashed more often than this ends instead of being tried again. */
@@ -71,7 +71,7 @@ function* claim(t: Tx, { run, session, input, behind }: runs.Ready, owner: numbe
 export const persistStep: EngineCommand<Lease & Step & { now: number }, CallRow[]> = {
   name: 'persist step',
   *body(t, { now, runPk, epoch, lane, ...step }) {
-    const { run, session } = yield* held(t, { runPk, epoch, lane });
+    const { run, session } = yield* requireLease(t, { runPk, epoch, lane });
     return yield* keepStep(t, run, session, step, now);
   },
 };
@@ -80,7 +80,7 @@ export const persistStep: EngineCommand<Lease & Step & { now: number }, CallRow[
 export const recordStep: EngineCommand<Lease & Step & { results: CallResult[]; now: number }, void> = {
   name: 'record step',
   *body(t, { now, runPk, epoch, lane, results, ...step }) {
-    const { run, session } = yield* held(t, { runPk, epoch, lane });
+    const { run, session } = yield* requireLease(t, { runPk, epoch, lane });
     const kept = yield* keepStep(t, run, session, step, now);
     for (const [index, call] of kept.entries()) yield* recordResult(t, run, session, call, results[index]!, now);
   },
@@ -112,7 +112,7 @@ function* keepStep(t: Tx, run: RunRow, session: SessionRow, made: Step, now: num
 export const compactSession: EngineCommand<Lease & { text: string; through: number; usage: Usage; now: number }, void> = {
   name: 'compact session',
   *body(t, { text, through, usage, now, ...lease }) {
-    const { run, session } = yield* held(t, lease);
+    const { run, session } = yield* requireLease(t, lease);
     const id = derivedId(run.id, 'compact', through);
     if (yield* entries.byId(t, id)) return;
     // The next step tells how many tokens are in use beside the summary; until then the conversation counts as short.
@@ -138,7 +138,7 @@ export const compactSession: EngineCommand<Lease & { text: string; through: numb
 export const startCall: EngineCommand<Lease & { step: number; idx: number }, void> = {
   name: 'start call',
   *body(t, { step, idx, ...lease }) {
-    yield* held(t, lease);
+    yield* requireLease(t, lease);
     yield* calls.started(t, lease.runPk, step, idx);
   },
 };
@@ -146,7 +146,7 @@ export const startCall: EngineCommand<Lease & { step: number; idx: number }, voi
 export const finishCall: EngineCommand<Lease & { step: number; idx: number; result: CallResult; now: number }, void> = {
   name: 'finish call',
   *body(t, { step, idx, result, now, ...lease }) {
-    const { run, session } = yield* held(t, lease);
+    const { run, session } = yield* requireLease(t, lease);
     const call = yield* calls.get(t, run.pk, step, idx);
     if (call.state === 'done') return;
     if (result.usage) addToSession(session, result.usage);
@@ -159,7 +159,7 @@ export const finishCall: EngineCommand<Lease & { step: number; idx: number; resu
 export const parkRun: EngineCommand<Lease & { usedMs: number; now: number }, boolean> = {
   name: 'park run',
   *body(t, { usedMs, now, ...lease }) {
-    const { run, session } = yield* held(t, lease);
+    const { run, session } = yield* requireLease(t, lease);
     if (run.abort_requested !== null) return false; // it is being stopped, so it is not parked
     if (!(yield* waits.anyOf(t, run.pk))) return false;
     yield* runs.park(t, run.pk, 'calls', usedMs, null);
@@ -172,7 +172,7 @@ export const parkRun: EngineCommand<Lease & { usedMs: number; now: number }, boo
 export const absorbSteer: EngineCommand<Lease & { now: number }, number> = {
   name: 'absorb steer',
   *body(t, { now, ...lease }) {
-    const { run, session } = yield* held(t, lease);
+    const { run, session } = yield* requireLease(t, lease);
     return yield* absorb(t, session, run, 'steer', now);
   },
 };
@@ -182,7 +182,7 @@ export function finishRun(current: Current): EngineCommand<Lease & RunEnd, void>
     name: 'end run',
     *body(t, { runPk, epoch, lane, ...end }) {
       const kernel = current();
-      const { run, session } = yield* held(t, { runPk, epoch, lane });
+      const { run, session } = yield* requireLease(t, { runPk, epoch, lane });
       // An acknowledged abort wins over a concurrent success.
       const stopped = (end.outcome === 'ok' || end.outcome === 'aborted') && run.abort_requested !== null;
       yield* endRun(t, kernel, run, stopped ? { ...end, outcome: 'aborted', code: 'ABORTED', error: run.abort_requested! } : end, session);
@@ -194,7 +194,7 @@ export function finishRun(current: Current): EngineCommand<Lease & RunEnd, void>
 export const releaseRun: EngineCommand<Lease & { usedMs: number }, void> = {
   name: 'release run',
   *body(t, { usedMs, ...lease }) {
-    const { run } = yield* held(t, lease);
+    const { run } = yield* requireLease(t, lease);
     yield* runs.park(t, run.pk, 'slot', usedMs, resumeFirst + (yield* t.next('ready')));
   },
 };
@@ -213,7 +213,7 @@ export function abortRun(
       const found = yield* runs.followed(t, runId);
       if (found) yield* t.lock(`lane:${found.lane}`);
       const session = found && operator ? yield* sessions.get(t, found.session_pk) : undefined;
-      if (!found || (operator && !overseen(kernel.world, session, operator)))
+      if (!found || (operator && !visibleToOperator(kernel.world, session, operator)))
         throw new InterlaneError('RUN_NOT_FOUND', `run ${JSON.stringify(runId.slice(0, 100))} does not exist`);
       // Another command may have changed it before this one got the lock.
       const run = yield* runs.get(t, found.pk);

@@ -37,7 +37,7 @@ interface Live {
   startedAt: number;
   done: Promise<void>;
   /** Text since the last step; kept if the turn is aborted. */
-  said: string;
+  streamed: string;
   /** Whether an input was queued behind it in its lane. */
   behind: boolean;
 }
@@ -150,7 +150,7 @@ export class Scheduler {
       controller: new AbortController(),
       startedAt: this.parts.clock.elapsed(),
       done: Promise.resolve(),
-      said: '',
+      streamed: '',
       behind: claim.behind > 0,
     };
     this.live.set(claim.runPk, live);
@@ -185,15 +185,15 @@ export class Scheduler {
       behind: () => live.behind,
       live: {
         add: (text) => {
-          live.said += text;
+          live.streamed += text;
           tell(text);
         },
         drop: () => {
-          if (live.said === '') return;
-          live.said = '';
+          if (live.streamed === '') return;
+          live.streamed = '';
           tell('', true);
         },
-        keep: () => (live.said = ''),
+        keep: () => (live.streamed = ''),
       },
       end: async (end) => {
         await this.finish(end);
@@ -219,9 +219,9 @@ export class Scheduler {
       if (isLost(thrown)) return;
       if (stopped?.why === 'shutdown') await this.parts.store.write(releaseRun, common, { urgent: true });
       else if (stopped?.why === 'abort')
-        await this.finish({ ...common, outcome: 'aborted', text: live.said, code: 'ABORTED', error: stopped.reason });
+        await this.finish({ ...common, outcome: 'aborted', text: live.streamed, code: 'ABORTED', error: stopped.reason });
       else if (stopped?.why === 'timeout')
-        await this.finish({ ...common, outcome: 'timeout', text: live.said, code: 'TIMEOUT', error: stopped.reason });
+        await this.finish({ ...common, outcome: 'timeout', text: live.streamed, code: 'TIMEOUT', error: stopped.reason });
       else {
         const code = thrown instanceof InterlaneError ? thrown.code : 'RUN_FAILED';
         await this.finish({ ...common, outcome: 'error', code, error: reasonOf(thrown) });

@@ -9,7 +9,7 @@ import * as sessions from '../store/tables/sessions.ts';
 import * as stops from '../store/tables/stops.ts';
 import { endRun } from './end.ts';
 import { openFlow, type Current, type Kernel } from './flow.ts';
-import { overseen, type Operator } from './policy.ts';
+import { visibleToOperator, type Operator } from './policy.ts';
 import { noteSession, type EngineCommand, type Tx } from './feed.ts';
 import { promote } from './queue.ts';
 
@@ -68,7 +68,7 @@ export function resetSession(
       const kernel = current();
       yield* t.lock(`lane:${key}`);
       const found = yield* sessions.current(t, key);
-      const old = operator ? overseen(kernel.world, found, operator) : found;
+      const old = operator ? visibleToOperator(kernel.world, found, operator) : found;
       if (!old)
         throw new InterlaneError('SESSION_NOT_FOUND', `session ${JSON.stringify(key)} does not exist, so there is nothing to reset`);
       // This comes first, so that no flow of the old life can open another turn on it.
@@ -91,7 +91,7 @@ export function closeSession(
       const kernel = current();
       yield* t.lock(`lane:${key}`);
       const found = yield* sessions.current(t, key);
-      const session = operator ? overseen(kernel.world, found, operator) : found;
+      const session = operator ? visibleToOperator(kernel.world, found, operator) : found;
       if (!session) throw new InterlaneError('SESSION_NOT_FOUND', `session ${JSON.stringify(key)} does not exist`);
       const open = yield* openWork(t, kernel, session);
       if (open && !force)

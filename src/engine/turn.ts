@@ -66,9 +66,9 @@ export function makeTurn({ store, clock }: TurnParts, { claim, signal, usedMs, b
     },
     signal,
     look: async (limit) => {
-      const known = fresh;
+      const loaded = fresh;
       fresh = undefined;
-      return store.read(lookAt(known), { sessionPk: session.pk, limit });
+      return store.read(lookAt(loaded), { sessionPk: session.pk, limit });
     },
     // Before the first step there are no calls.
     pending: async () => (steps === 0 ? [] : pendingOf(await store.read(pendingCalls, { runPk, step: steps }))),
@@ -129,11 +129,11 @@ function promptMessage(row: EntryRow): PromptMessage {
 }
 
 /** The session as it is now, and the end of its transcript. */
-function lookAt(known: SessionRow | undefined): ReadQuery<{ sessionPk: number; limit: number }, Awaited<ReturnType<Turn['look']>>> {
+function lookAt(loaded: SessionRow | undefined): ReadQuery<{ sessionPk: number; limit: number }, Awaited<ReturnType<Turn['look']>>> {
   return {
     name: 'look',
     *body(t, { sessionPk, limit }) {
-      const session = known ?? (yield* sessions.get(t, sessionPk));
+      const session = loaded ?? (yield* sessions.get(t, sessionPk));
       return { session, settings: settingsOf(session), prompt: yield* promptOf(t, session, limit) };
     },
   };

@@ -3,9 +3,9 @@ import { noteExchange, type EngineCommand, type Tx } from '../engine/feed.ts';
 import type { Current } from '../engine/flow.ts';
 import { derivedId } from '../engine/ids.ts';
 import { fromSession } from '../engine/input.ts';
-import { passText } from '../engine/policy.ts';
+import { filterForSession } from '../engine/policy.ts';
 import { enqueue } from '../engine/queue.ts';
-import { held, type Lease } from '../engine/lease.ts';
+import { requireLease, type Lease } from '../engine/lease.ts';
 import { InterlaneError } from '../errors.ts';
 import type { Body } from '../store/contract.ts';
 import type { RunRow, SessionRow } from '../store/rows.ts';
@@ -52,7 +52,7 @@ export function sendToSession(current: Current): EngineCommand<SendArgs, Sent> {
       const target = yield* sessions.live(t, args.targetSessionPk);
       if (!target) throw new InterlaneError('SESSION_NOT_FOUND', 'session was reset or closed a moment ago; see sessions_list');
       yield* t.lock(`lane:${target.key}`);
-      const { decision, text } = passText(world, 'send', caller, target, args.text);
+      const { decision, text } = filterForSession(world, 'send', caller, target, args.text);
       if (text === undefined)
         throw new InterlaneError(
           decision.code ?? 'POLICY_BLOCKED',
@@ -123,7 +123,7 @@ function* senderOf(t: Tx, from: SendOrigin): Body<Sender> {
     return { run: undefined, caller, exchangeId: derivedId(caller.id, 'call', from.callId, 'exchange'), ...chainOf(turn) };
   }
   const { step, idx, ...lease } = from;
-  const { run, session: caller } = yield* held(t, lease);
+  const { run, session: caller } = yield* requireLease(t, lease);
   return { run: { ...run, step, idx }, caller, exchangeId: derivedId(run.id, step, idx, 'exchange'), ...chainOf(run) };
 }
 

@@ -21,7 +21,7 @@ export interface ConnectOptions {
   signal: AbortSignal;
   era: PriorDiscovery | undefined;
   /** Called when the server is gone, with the end of a child process's standard error. */
-  onClose(lastWords: string): void;
+  onClose(lastOutput: string): void;
   onToolsChanged(): void;
 }
 
@@ -29,7 +29,7 @@ export interface ConnectOptions {
 const largestMessage = 8 * 1024 * 1024;
 /** A server that does not know `server/discover` may never answer it. */
 const probeMs = 3_000;
-const lastWordsLength = 500;
+const lastOutputLength = 500;
 /** Disables the timeouts of the protocol library: callers set their own limits. */
 const noLimitMs = 2 ** 31 - 1;
 
@@ -48,13 +48,13 @@ export async function connect(settings: OutsideSettings, { signal, era, onClose,
       listChanged: { tools: { autoRefresh: false, debounceMs: 0, onChanged: onToolsChanged } },
     },
   );
-  let lastWords = '';
+  let lastOutput = '';
   let gone = () => {};
   // Important errors also fail a request or close the connection.
   Object.assign(client, { onclose: () => gone(), onerror: () => {} });
   const transport =
     settings.url === undefined
-      ? await childTransport(settings, (text) => (lastWords = (lastWords + text).slice(-lastWordsLength)))
+      ? await childTransport(settings, (text) => (lastOutput = (lastOutput + text).slice(-lastOutputLength)))
       : new StreamableHTTPClientTransport(new URL(settings.url), { requestInit: { headers: settings.headers }, fetch: limitedFetch });
   const options = (until: AbortSignal) => ({ signal: until, timeout: noLimitMs });
   const close = async () => {
@@ -69,11 +69,11 @@ export async function connect(settings: OutsideSettings, { signal, era, onClose,
     signal.throwIfAborted();
   } catch (thrown) {
     await close().catch(() => {});
-    throw lastWords === '' ? thrown : new Error(reasonOf(thrown), { cause: lastWords.trim() });
+    throw lastOutput === '' ? thrown : new Error(reasonOf(thrown), { cause: lastOutput.trim() });
   } finally {
     signal.removeEventListener('abort', stop);
   }
-  gone = () => onClose(lastWords.trim());
+  gone = () => onClose(lastOutput.trim());
   const discovered = client.getDiscoverResult();
   const answered = async <T>(work: Promise<T>): Promise<T> => {
     try {

@@ -126,9 +126,9 @@ class OutsideServer {
     if (wait > 0)
       return Promise.reject(this.unavailable(`${this.trouble ?? 'is not reachable'}; it is tried again in ${Math.ceil(wait / 1_000)} s`));
     const opening = this.open().catch((thrown: unknown) => {
-      const lastWords = thrown instanceof Error && typeof thrown.cause === 'string' ? thrown.cause : '';
+      const lastOutput = thrown instanceof Error && typeof thrown.cause === 'string' ? thrown.cause : '';
       const why = `cannot be reached: ${plain(reasonOf(thrown))}`;
-      if (this.opening === opening) this.failed(why, lastWords);
+      if (this.opening === opening) this.failed(why, lastOutput);
       throw this.unavailable(why);
     });
     this.opening = opening;
@@ -140,7 +140,7 @@ class OutsideServer {
     let made: Connection | undefined;
     const connection = await this.within(startMs, this.closed.signal, async (signal) => {
       const onToolsChanged = () => void (made && this.refresh(made));
-      const onClose = (lastWords: string) => this.lost(made, 'ended', lastWords);
+      const onClose = (lastOutput: string) => this.lost(made, 'ended', lastOutput);
       const connecting = connect(this.settings, { signal, era: this.era, onClose, onToolsChanged });
       this.track(connecting);
       made = await connecting;
@@ -158,12 +158,12 @@ class OutsideServer {
     return connection;
   }
 
-  private lost(connection: Connection | undefined, why: string, lastWords = ''): void {
-    if (connection && connection === this.current) this.failed(why, lastWords);
+  private lost(connection: Connection | undefined, why: string, lastOutput = ''): void {
+    if (connection && connection === this.current) this.failed(why, lastOutput);
   }
 
   /** Standard error of a child is for the operator only: it may contain anything. */
-  private failed(why: string, lastWords: string): void {
+  private failed(why: string, lastOutput: string): void {
     this.opening = undefined;
     this.current = undefined;
     if (this.closed.signal.aborted) return;
@@ -172,7 +172,7 @@ class OutsideServer {
     this.failures++;
     this.notBefore = this.parts.clock.elapsed() + pause;
     this.trouble = why;
-    this.parts.warn(`mcp.servers.${this.name} ${why}${lastWords === '' ? '' : `; its last words: ${plain(lastWords)}`}`);
+    this.parts.warn(`mcp.servers.${this.name} ${why}${lastOutput === '' ? '' : `; its last words: ${plain(lastOutput)}`}`);
   }
 
   /** Gives up a connection that no longer works. */

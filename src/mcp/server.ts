@@ -5,14 +5,14 @@ import { stoppedOutside } from '../wording.ts';
 import { inputSchema, type Tool } from '../tools/define.ts';
 
 /** The tools of a caller, and how to call them. */
-export interface ToolDoor {
+export interface CallerTools {
   instructions: string;
-  tools: Iterable<ToolFace>;
+  tools: Iterable<ToolDefinition>;
   call(call: ToolCall, signal: AbortSignal): Promise<{ text: string; isError: boolean }>;
 }
 
 /** A tool as a client sees it. */
-export interface ToolFace {
+export interface ToolDefinition {
   name: string;
   description: string;
   inputSchema: Record<string, unknown>;
@@ -31,19 +31,19 @@ interface ToolCall {
 /** In `_meta` of `tools/call`. JSON-RPC ids start over with each connection, so they cannot identify a repeated call. */
 export const idempotencyMeta = 'interlane/idempotencyKey';
 
-export function mcpServer(version: string, door: ToolDoor): McpServer {
+export function mcpServer(version: string, callerTools: CallerTools): McpServer {
   const server = new McpServer(
     { name: 'interlane', title: 'Interlane', version },
-    { instructions: door.instructions, capabilities: { tools: { listChanged: false } } },
+    { instructions: callerTools.instructions, capabilities: { tools: { listChanged: false } } },
   );
-  for (const { name, description, inputSchema: schema, readOnly, openWorld } of door.tools) {
+  for (const { name, description, inputSchema: schema, readOnly, openWorld } of callerTools.tools) {
     const annotations = { readOnlyHint: readOnly, openWorldHint: openWorld };
     server.registerTool(name, { description, inputSchema: asIs(schema), annotations }, async (args, ctx) => {
       const key = ctx.mcpReq._meta?.[idempotencyMeta];
       const idempotencyKey = typeof key === 'string' && key !== '' && key.length <= 256 ? key : undefined;
       const signal = ctx.http?.req ? AbortSignal.any([ctx.mcpReq.signal, ctx.http.req.signal]) : ctx.mcpReq.signal;
       try {
-        return resultOf(await door.call({ tool: name, args: args as Record<string, unknown>, idempotencyKey }, signal));
+        return resultOf(await callerTools.call({ tool: name, args: args as Record<string, unknown>, idempotencyKey }, signal));
       } catch (thrown) {
         // Any other failure is a bug, and its cause is in the log; the reason of a stop may be returned.
         if (!signal.aborted) throw thrown;
@@ -60,7 +60,7 @@ export function mcpServer(version: string, door: ToolDoor): McpServer {
 /** Over HTTP, `authInfo` carries the tools of the authenticated caller. Bad requests go to the client, failures of a call to the operator. */
 export function mcpHandler(version: string, extend: (server: McpServer) => void): McpHttpHandler {
   return createMcpHandler(({ authInfo }) => {
-    const server = mcpServer(version, authInfo!.extra!['door'] as ToolDoor);
+    const server = mcpServer(version, authInfo!.extra!['callerTools'] as CallerTools);
     extend(server);
     return server;
   });
@@ -82,17 +82,17 @@ function dataOf(text: string): Record<string, unknown> | undefined {
   }
 }
 
-const faces = new WeakMap<Tool, ToolFace>();
+const definitions = new WeakMap<Tool, ToolDefinition>();
 
 /** Made once for each tool, not for each request. */
-export function faceOf(tool: Tool): ToolFace {
-  let face = faces.get(tool);
-  if (!face) {
+export function definitionOf(tool: Tool): ToolDefinition {
+  let definition = definitions.get(tool);
+  if (!definition) {
     const { name, description, effect, schema } = tool;
-    face = { name, description, inputSchema: inputSchema(tool), readOnly: effect === 'pure', openWorld: schema !== undefined };
-    faces.set(tool, face);
+    definition = { name, description, inputSchema: inputSchema(tool), readOnly: effect === 'pure', openWorld: schema !== undefined };
+    definitions.set(tool, definition);
   }
-  return face;
+  return definition;
 }
 
 /** No validation here: `tools/invoke.ts` checks the arguments of every caller, so that all get the same error. */

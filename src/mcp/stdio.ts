@@ -4,7 +4,7 @@ import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/cli
 // oxlint-disable-next-line no-restricted-imports -- not our server
 import { serveStdio, StdioServerTransport } from '@modelcontextprotocol/server/stdio';
 import { InterlaneError, reasonOf } from '../errors.ts';
-import { idempotencyMeta, mcpServer, type ToolDoor } from './server.ts';
+import { idempotencyMeta, mcpServer, type CallerTools } from './server.ts';
 
 export interface Bridge {
   /** The URL of the gateway, without a path. */
@@ -22,7 +22,7 @@ const longestCallMs = 3_700_000;
 /** Serves until the client closes its side. */
 export async function serveBridge(bridge: Bridge): Promise<void> {
   const client = await connect(bridge);
-  const door: ToolDoor = {
+  const callerTools: CallerTools = {
     instructions: client.getInstructions() ?? '',
     tools: (await client.listTools()).tools.map(({ name, description = '', inputSchema, annotations }) => ({
       name,
@@ -45,7 +45,7 @@ export async function serveBridge(bridge: Bridge): Promise<void> {
   };
   const transport = new StdioServerTransport(bridge.stdin, bridge.stdout);
   const closed = new Promise<void>((resolve) => bridge.stdin.once('close', resolve).once('end', resolve));
-  const served = serveStdio(() => mcpServer(bridge.version, door), { transport, onerror: (error) => bridge.failed(error) });
+  const served = serveStdio(() => mcpServer(bridge.version, callerTools), { transport, onerror: (error) => bridge.failed(error) });
   await closed;
   await served.close();
   await client.close();

@@ -35,7 +35,7 @@ export class Metrics {
   );
   private readonly commitFailures = this.exposition.counter('interlane_store_failures_total', 'Commits that failed as a whole.');
   /** Whether the last commit succeeded. */
-  storeWell = true;
+  storeHealthy = true;
   private readonly commitSize = this.exposition.histogram(
     'interlane_store_commit_commands',
     'Commands that shared a commit.',
@@ -43,11 +43,11 @@ export class Metrics {
   );
 
   /** Counts policy decisions. */
-  readonly decided: NonNullable<World['decided']> = (action, effect) => this.decisions.inc({ action, effect });
+  readonly countDecision: NonNullable<World['onDecision']> = (action, effect) => this.decisions.inc({ action, effect });
 
   /** Counts commits of the store. */
-  readonly committed = ({ commands, ms, failed }: { commands: number; ms: number; failed: boolean }) => {
-    this.storeWell = !failed;
+  readonly countCommit = ({ commands, ms, failed }: { commands: number; ms: number; failed: boolean }) => {
+    this.storeHealthy = !failed;
     if (failed) {
       this.commitFailures.inc({});
       return;
@@ -57,9 +57,9 @@ export class Metrics {
   };
 
   /** Counts events of the store. */
-  readonly count = (events: FeedEvent[]) => {
+  readonly countEvents = (events: FeedEvent[]) => {
     for (const event of events) {
-      if (event.kind === 'run') this.ran(event);
+      if (event.kind === 'run') this.countRun(event);
       else if (event.kind === 'delivery') this.deliveries.inc({ state: event.state });
     }
   };
@@ -89,7 +89,7 @@ export class Metrics {
     return { type: 'text/plain; version=0.0.4; charset=utf-8', body: await this.exposition.text() };
   }
 
-  private ran({ runId, class: name, state, at }: FeedEvent & { kind: 'run' }): void {
+  private countRun({ runId, class: name, state, at }: FeedEvent & { kind: 'run' }): void {
     if (state === 'queued') return void this.queued.set(runId, at);
     const since = this.queued.get(runId);
     this.queued.delete(runId);

@@ -27,7 +27,7 @@ export interface World {
   maxSpawnDepth: number;
   tools: ToolRules;
   /** Counts decisions that are enforced. Callers of `decide` call it; `decide` itself stays pure. */
-  decided?(action: Request['action'], effect: Effect): void;
+  onDecision?(action: Request['action'], effect: Effect): void;
 }
 
 /** A session as policy sees it: its facts, with the key already parsed. */
@@ -107,7 +107,7 @@ export function decide(request: Request, world: World): Decision {
       break;
     case 'reply':
       // A reply goes back to the requester. The request decided that they may reach each other; the reply's text is decided now.
-      flowTo(verdict, request.caller, request.target.facts.taint, 'the session that asked');
+      flowTo(verdict, request.caller, request.target.facts.taint, 'the requester');
       hook(verdict, world, request.caller, { hook: 'PRE_CONTEXT_INJECTION', text: request.text });
       break;
     case 'spawn':

@@ -102,8 +102,8 @@ export function explainAccess(world: World, question: z.infer<typeof ExplainAcce
 export function explainTools(world: World, { session, tool }: z.infer<typeof ExplainTools>, names: Iterable<string>): Explanation {
   const caller = partyOf(world, session);
   // Guest tools are listed only for guests.
-  const asked = [...names].filter((name) => caller.key.shape === 'guest' || !guestToolNames.includes(name));
-  const answers = (tool === undefined ? asked : [tool]).map((name) => toolFor(world, caller, name));
+  const listed = [...names].filter((name) => caller.key.shape === 'guest' || !guestToolNames.includes(name));
+  const answers = (tool === undefined ? listed : [tool]).map((name) => toolFor(world, caller, name));
   const given = answers.filter((one) => one.allowed).map((one) => one.tool);
   return {
     answer: `${caller.storeKey} gets ${tool === undefined ? `${given.length} of ${answers.length} tools` : `${given.length === 1 ? '' : 'not '}${tool}`}`,

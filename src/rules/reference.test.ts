@@ -82,7 +82,7 @@ describe('references of operators', () => {
   const planned = (reference: Reference) => planReference(reference, 'work', agents, operatorReferences);
 
   it.each<[Reference, Lookup[], string]>([
-    [{ session: 'notes' }, [key('agent:work:notes'), id('notes')], 'a bare key belongs to the agent of the door'],
+    [{ session: 'notes' }, [key('agent:work:notes'), id('notes')], 'a bare key belongs to the agent of the caller'],
     [{ session: 'notes', agentId: 'Home' }, [key('agent:home:notes'), id('notes')], 'agentId says whose bare key it is'],
     [{ session: 'agent:home:main' }, [key('agent:home:main'), id('agent:home:main')], 'an id may have colons'],
     [{ session: ' notes' }, [key('agent:work:notes'), id(' notes')], 'an id is not trimmed'],
@@ -112,7 +112,7 @@ describe('references of operators', () => {
 });
 
 describe('settleReference', () => {
-  const plan = { asked: 'notes', lookups: [key('agent:work:notes'), id('notes')] };
+  const plan = { written: 'notes', lookups: [key('agent:work:notes'), id('notes')] };
   const [byKey, byId] = [
     { key: 'agent:work:notes', agent: 'work' },
     { key: 'agent:work:main', agent: 'work' },
@@ -124,7 +124,7 @@ describe('settleReference', () => {
   });
 
   it('refuses a label that several sessions have, and names the agents to choose from', () => {
-    const labelled = { asked: 'Notes', lookups: [{ by: 'label' as const, label: 'Notes', agentId: undefined }] };
+    const labelled = { written: 'Notes', lookups: [{ by: 'label' as const, label: 'Notes', agentId: undefined }] };
     const found = [['work', 'home'].map((agent) => ({ key: `agent:${agent}:notes`, agent }))];
     expect(settleReference(labelled, found, [])).toEqual({
       ok: false,
@@ -134,7 +134,7 @@ describe('settleReference', () => {
   });
 
   it('answers a miss with near keys among those it was given', () => {
-    const typo = { asked: 'agent:work:notse', lookups: [key('agent:work:notse')] };
+    const typo = { written: 'agent:work:notse', lookups: [key('agent:work:notse')] };
     const answer = settleReference(typo, [[]], ['agent:work:notes', 'agent:work:cron:daily']);
     expect(answer).toMatchObject({
       ok: false,

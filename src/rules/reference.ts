@@ -25,7 +25,7 @@ export interface ReferenceStyle {
   idsHaveColons: boolean;
   /** Whether suggestions resemble the text itself, or the key that the text means. */
   suggestsBy: 'text' | 'key';
-  missing(asked: string, near: string[]): string;
+  missing(written: string, near: string[]): string;
 }
 
 /** For models, which copy keys from results. */
@@ -35,10 +35,10 @@ export const toolReferences: ReferenceStyle = {
   agentIdWith: 'label',
   idsHaveColons: false,
   suggestsBy: 'text',
-  missing(asked, near) {
+  missing(written, near) {
     const advice =
       near.length > 0 ? `did you mean ${near.map((key) => `"${key}"`).join(', ')}?` : 'see sessions_list for the sessions you can reach';
-    return `session ${asked} was not found among the sessions you can see; ${advice}`;
+    return `session ${written} was not found among the sessions you can see; ${advice}`;
   },
 };
 
@@ -49,8 +49,8 @@ export const operatorReferences: ReferenceStyle = {
   agentIdWith: 'any',
   idsHaveColons: true,
   suggestsBy: 'key',
-  missing: (asked, near) =>
-    `session ${asked} was not found${near.length > 0 ? `; did you mean ${near.join(' or ')}?` : '; see sessions.list'}`,
+  missing: (written, near) =>
+    `session ${written} was not found${near.length > 0 ? `; did you mean ${near.join(' or ')}?` : '; see sessions.list'}`,
 };
 
 /** The look-ups, in order. Each is by one exact value or prefix, so a store answers it from an index. */
@@ -60,9 +60,9 @@ export type Lookup =
   | { by: 'label'; label: string; agentId: string | undefined }
   | { by: 'shortId'; shortId: string };
 
-/** `asked` is the reference as written, for messages: a look-up may contain a key that the caller must not see. */
+/** `written` is the reference as written, for messages: a look-up may contain a key that the caller must not see. */
 export interface ReferencePlan {
-  asked: string;
+  written: string;
   lookups: Lookup[];
   /** Why the text is not a key. It becomes the error if no other look-up finds a session. */
   unusable?: Refusal;
@@ -88,13 +88,13 @@ export function planReference(
   if (strict && named && !isIdToken(named.toLowerCase()))
     return refuse('INVALID_REQUEST', `agentId ${JSON.stringify(named.slice(0, 100))} is not an agent id`);
   const agentId = strict ? named && agentIdOf(named) : reference.agentId === undefined ? undefined : agentIdOf(reference.agentId);
-  if (label) return { ok: true, plan: { asked: label, lookups: [{ by: 'label', label, agentId: agentId || undefined }] } };
-  if (shortId) return { ok: true, plan: { asked: shortId, lookups: [{ by: 'shortId', shortId }] } };
+  if (label) return { ok: true, plan: { written: label, lookups: [{ by: 'label', label, agentId: agentId || undefined }] } };
+  if (shortId) return { ok: true, plan: { written: shortId, lookups: [{ by: 'shortId', shortId }] } };
   const word = session!.toLowerCase();
   if (style.reserved.includes(word))
     return refuse('SESSION_KEY_RESERVED', `session "${word}" is reserved; use "main" or a key from sessions_list`);
   const parsed = parseSessionKey(session!, keyContext(agents, agentId || agent));
-  const plan: ReferencePlan = { asked: session!, lookups: [] };
+  const plan: ReferencePlan = { written: session!, lookups: [] };
   if (parsed.ok) plan.lookups.push({ by: 'key', key: formatSessionKey(parsed.key) });
   // In tools only a single word can be a session id; any other text is a key.
   const compound = session!.includes(':');
@@ -111,28 +111,28 @@ export interface Candidate {
 
 /**
  * Chooses among the results of the look-ups. `found[i]` answers `lookups[i]` and has **only sessions that the caller may see**, so
- * a hidden session and a missing one take the same path here and give the same answer. `known` are visible keys to suggest from.
+ * a hidden session and a missing one take the same path here and give the same answer. `visible` has the keys to suggest.
  */
 export function settleReference<C extends Candidate>(
   plan: ReferencePlan,
   found: C[][],
-  known: string[],
+  visible: string[],
   style: ReferenceStyle = toolReferences,
 ): { ok: true; session: C } | Refusal {
-  const asked = JSON.stringify(plan.asked.slice(0, 200));
+  const written = JSON.stringify(plan.written.slice(0, 200));
   for (const [index, lookup] of plan.lookups.entries()) {
     const hits = found[index] ?? [];
     if (hits.length === 1) return { ok: true, session: hits[0]! };
     if (hits.length > 1) {
       const agents = [...new Set(hits.map((hit) => hit.agent))].toSorted();
       const advice = lookup.by === 'label' ? `add agentId (one of: ${agents.join(', ')})` : 'use the full session key';
-      return refuse('SESSION_AMBIGUOUS', `session ${asked} matches ${hits.length} sessions; ${advice}`);
+      return refuse('SESSION_AMBIGUOUS', `session ${written} matches ${hits.length} sessions; ${advice}`);
     }
   }
   if (plan.unusable) return plan.unusable;
   const [first] = plan.lookups;
-  const text = style.suggestsBy === 'key' && first?.by === 'key' ? first.key : plan.asked;
-  return refuse('SESSION_NOT_FOUND', style.missing(asked, nearest(text, known, 3)));
+  const text = style.suggestsBy === 'key' && first?.by === 'key' ? first.key : plan.written;
+  return refuse('SESSION_NOT_FOUND', style.missing(written, nearest(text, visible, 3)));
 }
 
 function refuse(code: ErrorCode, error: string): Refusal {

@@ -115,8 +115,8 @@ function instant(wallTime: string, timeZone: string): number | undefined {
 
 /** The local time of a zone at a moment, as if it were UTC. */
 function clockAt(ms: number, timeZone: string): number {
-  const shown = new Intl.DateTimeFormat('sv-SE', { timeZone, dateStyle: 'short', timeStyle: 'medium' }).format(ms);
-  return Date.parse(`${shown.replace(/\s+/, 'T')}Z`);
+  const local = new Intl.DateTimeFormat('sv-SE', { timeZone, dateStyle: 'short', timeStyle: 'medium' }).format(ms);
+  return Date.parse(`${local.replace(/\s+/, 'T')}Z`);
 }
 
 function fail(why: string): ParsedSchedule {

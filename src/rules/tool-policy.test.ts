@@ -102,7 +102,7 @@ describe('a session gets a tool', () => {
     expect(ask('{}', child, tool)).toMatchObject({ allowed: false, code: 'TOOL_NOT_ALLOWED' });
   });
 
-  it('exactly when the door lets it call it, for every list and session', () => {
+  it('exactly when policy lets it call it, for every list and session', () => {
     const list = fc.record({
       allow: fc.option(fc.subarray(['*', 'sessions_*', 'files_read', 'gh__*']), { nil: undefined }),
       deny: fc.subarray(['sessions_send', 'gh__x', '*_read']),

@@ -1,4 +1,4 @@
-// Viewers: what each may see agrees with the policy door on single sessions and with the scope of its lists.
+// Viewers: what each may see agrees with policy on single sessions and with the scope of its lists.
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { readConfig } from '../config/load.ts';

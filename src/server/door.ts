@@ -1,7 +1,7 @@
 // Everything that clients connect to, wired by hand: tokens, operations, websocket, HTTP and MCP on one port.
 import type { Clock } from '../clock.ts';
 import type { Sessions } from '../sessions/sessions.ts';
-import type { Surroundings } from '../sessions/describe.ts';
+import type { LiveFacts } from '../sessions/describe.ts';
 import type { Config } from '../config/schema.ts';
 import type { Engine } from '../engine/engine.ts';
 import { InterlaneError } from '../errors.ts';
@@ -63,7 +63,7 @@ export interface DoorParts {
   sessions: Sessions;
   invoker: Invoker;
   tools: readonly Tool[];
-  shown: Surroundings;
+  liveFacts: LiveFacts;
   events: EventsParts;
   live: LiveRuns;
   metrics: Metrics;
@@ -84,7 +84,7 @@ export interface DoorParts {
 
 export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door & { close(): Promise<void> }> {
   const { cursors } = parts.events;
-  const { stateDir, clock, store, bus, engine, sessions, invoker, tools, shown, live, metrics, newId, report, isGuest } = parts;
+  const { stateDir, clock, store, bus, engine, sessions, invoker, tools, liveFacts, live, metrics, newId, report, isGuest } = parts;
   const world = () => parts.current().world;
   const { config } = parts.current();
   const { host = config.gateway.host, port = config.gateway.port } = listen;
@@ -113,7 +113,7 @@ export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door &
     engine,
     sessions,
     invoker,
-    shown,
+    liveFacts,
     auth,
     now: () => clock.now(),
     elapsed: () => clock.elapsed(),
@@ -135,7 +135,7 @@ export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door &
   });
   const { operations = allOperations } = listen;
   const dispatch = createDispatch(operations, handlers);
-  const well = () => metrics.storeWell && !parts.stopping();
+  const well = () => metrics.storeHealthy && !parts.stopping();
   const sockets = new Sockets({
     well,
     auth,

@@ -9,7 +9,7 @@ import type { Bus } from '../events/bus.ts';
 import type { World } from '../rules/decide.ts';
 import { join } from '../rules/taint.ts';
 import { canSee, type Viewer } from '../rules/viewer.ts';
-import type { Surroundings } from '../sessions/describe.ts';
+import type { LiveFacts } from '../sessions/describe.ts';
 import { wireMessage } from '../sessions/history.ts';
 import { currentLevel, currentRow, currentUse } from '../sessions/list.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
@@ -35,7 +35,7 @@ export interface EventsParts {
   bus: Bus;
   cursors: Cursors;
   world(): World;
-  shown: Surroundings;
+  liveFacts: LiveFacts;
   now(): number;
   /** Runs work after a while; returns the undo. */
   after(ms: number, work: () => void): () => void;
@@ -135,7 +135,7 @@ export class Events {
   }
 
   private row(sessionId: string) {
-    return this.parts.store.read(currentRow(this.parts.world(), this.parts.shown), { sessionId });
+    return this.parts.store.read(currentRow(this.parts.world(), this.parts.liveFacts), { sessionId });
   }
 
   private commonPayload({ sessionKey, agentId, sessionId, at, pos }: FeedEvent) {

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import type { McpServer } from '@modelcontextprotocol/server';
 import { InterlaneError } from '../errors.ts';
-import type { ToolDoor } from '../mcp/server.ts';
+import type { CallerTools } from '../mcp/server.ts';
 import { mcpInstructions } from '../wording.ts';
 import type { World } from '../rules/decide.ts';
 import { findSession } from '../sessions/find.ts';
@@ -74,8 +74,8 @@ export function createMcpDoor(parts: McpParts): McpDoor {
   });
   // The library is large, so it is loaded with the first request that needs it.
   const load = async () => {
-    const { faceOf, mcpHandler } = await import('../mcp/server.ts');
-    return { faceOf, handler: mcpHandler(parts.version, parts.extend ?? (() => {})) };
+    const { definitionOf, mcpHandler } = await import('../mcp/server.ts');
+    return { definitionOf, handler: mcpHandler(parts.version, parts.extend ?? (() => {})) };
   };
   let loading: ReturnType<typeof load> | undefined;
   const loaded = () => (loading ??= load());
@@ -102,16 +102,16 @@ export function createMcpDoor(parts: McpParts): McpDoor {
     return { ...caller, sessionKey };
   };
 
-  const doorOf = async (caller: Caller & { sessionKey: string }, ended: AbortSignal): Promise<ToolDoor> => {
+  const toolsOfCaller = async (caller: Caller & { sessionKey: string }, ended: AbortSignal): Promise<CallerTools> => {
     const look = { world: parts.world(), viewer: viewerOf(caller) };
     const session = await parts.store.read(findSession(look), { session: caller.sessionKey });
     if (!session)
       throw new InterlaneError('SESSION_NOT_FOUND', `session ${caller.sessionKey} of this token is gone; ask the operator for a new one`);
     const { invoker, isGuest } = parts;
-    const { faceOf } = await loaded();
+    const { definitionOf } = await loaded();
     return {
       instructions: mcpInstructions(session.key, isGuest(session)),
-      tools: (await invoker.toolsFor(session.pk, ended)).map(faceOf),
+      tools: (await invoker.toolsFor(session.pk, ended)).map(definitionOf),
       async call({ tool, args, idempotencyKey }, signal) {
         const callId = idempotencyKey === undefined ? parts.newId() : hash(`${caller.name}\n${idempotencyKey}`);
         try {
@@ -131,10 +131,10 @@ export function createMcpDoor(parts: McpParts): McpDoor {
       const { promise: done, resolve } = Promise.withResolvers<void>();
       const one: Underway = { ended: new AbortController(), cut: new AbortController(), done };
       let caller: Caller;
-      let door: ToolDoor;
+      let callerTools: CallerTools;
       try {
         const known = await identify(request, remoteAddress);
-        [caller, door] = [known, await doorOf(known, one.ended.signal)];
+        [caller, callerTools] = [known, await toolsOfCaller(known, one.ended.signal)];
       } catch (thrown) {
         if (!(thrown instanceof InterlaneError)) parts.report('MCP request', thrown);
         return refusal(thrown);
@@ -161,7 +161,7 @@ export function createMcpDoor(parts: McpParts): McpDoor {
           signal: AbortSignal.any([request.signal, one.cut.signal]),
         });
         const { handler } = await loaded();
-        const answer = handler.fetch(served, { authInfo: { token: '', clientId: caller.tokenId, scopes: [], extra: { door } } });
+        const answer = handler.fetch(served, { authInfo: { token: '', clientId: caller.tokenId, scopes: [], extra: { callerTools } } });
         return whenRead(await Promise.race([answer, cut]), one.cut.signal, over);
       } catch (thrown) {
         over();

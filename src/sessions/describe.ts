@@ -15,7 +15,7 @@ import { levelsOfKeys } from '../store/tables/session-pages.ts';
 import type { Look } from './pages.ts';
 
 /** Facts about sessions that are not in the store. */
-export interface Surroundings {
+export interface LiveFacts {
   /** The model that answers in a session. */
   modelOf(row: SessionRow): ModelView | undefined;
   /** Whether the guest of a session is connected. */
@@ -55,7 +55,7 @@ export interface Described {
 const previewLength = 200;
 
 /** At most one query for each detail and 256 sessions. */
-export function* describe(t: Reading, look: Look & Surroundings, rows: readonly SessionRow[], details: Details): Body<Described[]> {
+export function* describe(t: Reading, look: Look & LiveFacts, rows: readonly SessionRow[], details: Details): Body<Described[]> {
   const { world, viewer } = look;
   const pks = rows.map((row) => row.pk);
   const work = new Map((details.work ? yield* workOf(t, pks) : []).map((one) => [one.session_pk, one]));

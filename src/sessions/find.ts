@@ -1,5 +1,5 @@
 // A caller's reference → the session it means, among those that the viewer may see. Every transport finds sessions here.
-import { ask, partyOfRow } from '../engine/policy.ts';
+import { evaluate, partyOfRow } from '../engine/policy.ts';
 import { InterlaneError } from '../errors.ts';
 import { agentId as agentIdOf } from '../protocol/ids.ts';
 import { keyContext } from '../rules/agents.ts';
@@ -103,10 +103,10 @@ function mayKnow(world: World, viewer: Viewer, row: SessionRow): boolean {
   switch (viewer.as) {
     case 'session':
       return (
-        row.state === 'live' && ask({ action: 'list', caller: viewer.party, target: partyOfRow(world, row) }, world).effect === 'ALLOW'
+        row.state === 'live' && evaluate({ action: 'list', caller: viewer.party, target: partyOfRow(world, row) }, world).effect === 'ALLOW'
       );
     case 'operator':
-      return ask({ action: 'operate', target: partyOfRow(world, row), level: viewer.level, sends: false }, world).effect === 'ALLOW';
+      return evaluate({ action: 'operate', target: partyOfRow(world, row), level: viewer.level, sends: false }, world).effect === 'ALLOW';
     case 'visitor':
       return row.key === viewer.sessionKey;
     case 'system':

@@ -8,12 +8,12 @@ import type { ReadQuery } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
 import { useById } from '../store/tables/session-pages.ts';
 import { current as currentByKey, byId as lifeById } from '../store/tables/sessions.ts';
-import { describe, type Surroundings } from './describe.ts';
+import { describe, type LiveFacts } from './describe.ts';
 import { findSession } from './find.ts';
-import { sessionsPage, type Look, type PageWish } from './pages.ts';
+import { sessionsPage, type Look, type PageFilter } from './pages.ts';
 import { wireSession } from './views.ts';
 
-export interface ListWish extends Omit<PageWish, 'mostScanned'> {
+export interface ListFilter extends Omit<PageFilter, 'mostScanned'> {
   /** Rows to skip; for clients that count instead of keeping a cursor. */
   offset: number;
   preview: boolean;
@@ -24,17 +24,17 @@ const mostScanned = 5_000;
 
 /** `spawnedBy` is a reference here; children of a session that the viewer does not see are not listed. */
 export const listSessions = (
-  look: Look & Surroundings,
-): ReadQuery<ListWish, { sessions: WireSession[]; next: number | undefined; full: boolean }> => ({
+  look: Look & LiveFacts,
+): ReadQuery<ListFilter, { sessions: WireSession[]; next: number | undefined; full: boolean }> => ({
   name: 'list sessions',
-  *body(t, { offset, preview, ...wish }) {
-    const parent = wish.spawnedBy === undefined ? undefined : yield* findSession(look).body(t, { session: wish.spawnedBy });
-    if (wish.spawnedBy !== undefined && !parent) return { sessions: [], next: undefined, full: false };
+  *body(t, { offset, preview, ...filter }) {
+    const parent = filter.spawnedBy === undefined ? undefined : yield* findSession(look).body(t, { session: filter.spawnedBy });
+    if (filter.spawnedBy !== undefined && !parent) return { sessions: [], next: undefined, full: false };
     const { rows, next, full } = yield* sessionsPage(look).body(t, {
-      ...wish,
-      agentId: wish.agentId === undefined ? undefined : agentIdOf(wish.agentId),
+      ...filter,
+      agentId: filter.agentId === undefined ? undefined : agentIdOf(filter.agentId),
       spawnedBy: parent?.key,
-      limit: offset + wish.limit,
+      limit: offset + filter.limit,
       mostScanned: offset + mostScanned,
     });
     const described = yield* describe(t, look, rows.slice(offset), { work: true, origin: true, preview });
@@ -42,7 +42,7 @@ export const listSessions = (
   },
 });
 
-export const describeSession = (look: Look & Surroundings): ReadQuery<{ row: SessionRow; preview: boolean }, WireSession> => ({
+export const describeSession = (look: Look & LiveFacts): ReadQuery<{ row: SessionRow; preview: boolean }, WireSession> => ({
   name: 'describe session',
   *body(t, { row, preview }) {
     const [described] = yield* describe(t, look, [row], { work: true, origin: true, preview });
@@ -53,7 +53,7 @@ export const describeSession = (look: Look & Surroundings): ReadQuery<{ row: Ses
 /** The session with this id as it is now, for events; undefined when it is gone. */
 export const currentRow = (
   world: World,
-  around: Surroundings,
+  around: LiveFacts,
 ): ReadQuery<{ sessionId: string }, { session: WireSession; level: Level } | undefined> => ({
   name: 'current row',
   *body(t, { sessionId }) {

@@ -3,11 +3,14 @@ import type { EngineCommand } from '../engine/feed.ts';
 import { openSession as insertSession, type NewSession } from '../engine/sessions.ts';
 import type { SessionRow } from '../store/rows.ts';
 import { current as currentLife, revive } from '../store/tables/sessions.ts';
-import { change, existing, type Asked, type Current, type SessionPatch } from './patch.ts';
+import { change, existing, type OperatorArgs, type Current, type SessionPatch } from './patch.ts';
 
 export const openSession = (
   current: Current,
-): EngineCommand<Asked & { made: NewSession; patch: SessionPatch; revive?: boolean }, { session: SessionRow; created: boolean }> => ({
+): EngineCommand<
+  OperatorArgs & { made: NewSession; patch: SessionPatch; revive?: boolean },
+  { session: SessionRow; created: boolean }
+> => ({
   name: 'open session',
   *body(t, args) {
     const { world, models } = current();

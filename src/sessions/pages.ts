@@ -13,7 +13,7 @@ export interface Look {
   viewer: Viewer;
 }
 
-export interface PageWish {
+export interface PageFilter {
   limit: number;
   /** Feed position to continue from: rows strictly before it. */
   before?: number | undefined;
@@ -50,26 +50,26 @@ function* scopeOf(t: Reading, { world, viewer }: Look): Body<ListScope> {
   return scopeFor(world, viewer, scopeNeedsAgents(world, viewer) ? yield* agentsWithSessions(t) : []);
 }
 
-export const sessionsPage = (look: Look): ReadQuery<PageWish, SessionsPage> => ({
+export const sessionsPage = (look: Look): ReadQuery<PageFilter, SessionsPage> => ({
   name: 'sessions page',
-  *body(t, wish) {
+  *body(t, filter) {
     const scope = yield* scopeOf(t, look);
     const found = new Map<number, SessionRow>();
-    const streams = streamsOf(scope, wish);
+    const streams = streamsOf(scope, filter);
     // One extra row tells whether there are more. Once a page is full, another stream adds about its share.
-    const wanted = wish.limit + 1;
+    const wanted = filter.limit + 1;
     const share = Math.ceil(wanted / streams.length);
     /** Every stream was scanned down to this position. */
     let reached = 0;
     for (const stream of streams) {
       const floor = floorOf(found, wanted);
-      const read = yield* readStream(t, stream, wish, floor, floor === 0 ? wanted : share);
+      const read = yield* readStream(t, stream, filter, floor, floor === 0 ? wanted : share);
       for (const row of read.rows) found.set(row.pk, row);
       reached = Math.max(reached, read.cutAt);
     }
     const sorted = [...found.values()].filter((row) => row.last_pos >= reached).toSorted((a, b) => b.last_pos - a.last_pos);
-    const rows = sorted.slice(0, wish.limit);
-    const full = sorted.length > wish.limit;
+    const rows = sorted.slice(0, filter.limit);
+    const full = sorted.length > filter.limit;
     return { rows, next: full ? rows.at(-1)!.last_pos : reached > 0 ? reached : undefined, full, scope };
   },
 });
@@ -87,30 +87,30 @@ function floorOf(found: Map<number, SessionRow>, limit: number): number {
 }
 
 /** Together the streams contain exactly the sessions that the scope and the filter allow. */
-function streamsOf(scope: ListScope, wish: PageWish): Stream[] {
+function streamsOf(scope: ListScope, filter: PageFilter): Stream[] {
   const { key, spawnedBy, agents } = scope.filter;
   const sources: Pick<SessionRange, 'agent' | 'spawnedBy'>[] = [];
   const reachable = agents === 'every' || agents === undefined ? undefined : new Set(agents);
   // A viewer of every session sees its children among them.
   if (spawnedBy !== undefined && agents !== 'every') sources.push({ spawnedBy });
-  if (agents === 'every') sources.push(narrowest(wish));
+  if (agents === 'every') sources.push(narrowest(filter));
   const onePass = reachable !== undefined && reachable.size > mostAgentRanges;
   if (reachable && !onePass) for (const agent of reachable) sources.push({ agent });
-  const fits = fitsWish(wish);
-  const streams = inStatements(scope, wish, sources, key).map((ranges): Stream => ({ ranges, keep: fits }));
+  const fits = fitsFilter(filter);
+  const streams = inStatements(scope, filter, sources, key).map((ranges): Stream => ({ ranges, keep: fits }));
   if (onePass)
-    for (const ranges of inStatements(scope, wish, [{}], ''))
+    for (const ranges of inStatements(scope, filter, [{}], ''))
       streams.push({ ranges, keep: (row) => reachable.has(row.agent) && fits(row) });
   return streams;
 }
 
-const narrowest = ({ agentId, spawnedBy }: PageWish): Pick<SessionRange, 'agent' | 'spawnedBy'> =>
+const narrowest = ({ agentId, spawnedBy }: PageFilter): Pick<SessionRange, 'agent' | 'spawnedBy'> =>
   spawnedBy !== undefined ? { spawnedBy } : agentId !== undefined ? { agent: agentId } : {};
 
 /** Live sessions have a range for each kind and level, archived ones an index of their own. */
 function inStatements(
   { levels }: ListScope,
-  { kinds, archived = false }: PageWish,
+  { kinds, archived = false }: PageFilter,
   sources: Pick<SessionRange, 'agent' | 'spawnedBy'>[],
   own: string,
 ): SessionRange[][] {
@@ -127,7 +127,7 @@ function inStatements(
   return statements;
 }
 
-function fitsWish({ kinds, activeSince = 0, agentId, spawnedBy, label, search }: PageWish): (row: SessionRow) => boolean {
+function fitsFilter({ kinds, activeSince = 0, agentId, spawnedBy, label, search }: PageFilter): (row: SessionRow) => boolean {
   const word = search?.trim().toLowerCase() ?? '';
   return (row) =>
     // Checked row by row: positions only rise, but a clock can be set back.
@@ -144,22 +144,22 @@ function fitsWish({ kinds, activeSince = 0, agentId, spawnedBy, label, search }:
 function* readStream(
   t: Reading,
   { ranges, keep }: Stream,
-  wish: PageWish,
+  filter: PageFilter,
   floor: number,
   expected: number,
 ): Body<{ rows: SessionRow[]; cutAt: number }> {
   const rows = new Map<number, SessionRow>();
   const done = (cutAt: number) => ({ rows: [...rows.values()], cutAt });
   let size = Math.max(2, expected);
-  let before = wish.before ?? Number.MAX_SAFE_INTEGER;
-  for (let scanned = 0; scanned < (wish.mostScanned ?? mostScanned);) {
+  let before = filter.before ?? Number.MAX_SAFE_INTEGER;
+  for (let scanned = 0; scanned < (filter.mostScanned ?? mostScanned);) {
     const page = yield* newestSessions(t, ranges, before, size);
     scanned += page.length;
     for (const row of page) {
       if (row.last_pos < floor) return done(0);
       if (!keep(row)) continue;
       rows.set(row.pk, row);
-      if (rows.size > wish.limit) return done(0);
+      if (rows.size > filter.limit) return done(0);
     }
     if (page.length < size) return done(0);
     before = page.at(-1)!.last_pos;

@@ -1,6 +1,6 @@
 // An operator's changes to a session: its label and the settings of its turns. Each change is one transaction.
 import { noteSession, type EngineCommand, type Tx } from '../engine/feed.ts';
-import { overseen, settingsOf, type Operator, type SessionSettings } from '../engine/policy.ts';
+import { visibleToOperator, settingsOf, type Operator, type SessionSettings } from '../engine/policy.ts';
 import { InterlaneError } from '../errors.ts';
 import type { Visibility } from '../protocol/labels.ts';
 import type { World } from '../rules/decide.ts';
@@ -34,7 +34,7 @@ export interface SessionPatch {
 }
 
 /** The arguments of every operator command on a session. */
-export interface Asked {
+export interface OperatorArgs {
   key: string;
   operator: Operator;
   now: number;
@@ -42,7 +42,10 @@ export interface Asked {
 
 export const patchSession = (
   current: Current,
-): EngineCommand<Asked & { patch: SessionPatch; expectedSessionId: string | undefined }, { session: SessionRow; changed: boolean }> => ({
+): EngineCommand<
+  OperatorArgs & { patch: SessionPatch; expectedSessionId: string | undefined },
+  { session: SessionRow; changed: boolean }
+> => ({
   name: 'patch session',
   *body(t, args) {
     const { world, models } = current();
@@ -54,9 +57,9 @@ export const patchSession = (
 });
 
 /** Throws if the operator may not see the session. */
-export function* existing(t: Tx, world: World, { key, operator }: Pick<Asked, 'key' | 'operator'>): Body<SessionRow> {
+export function* existing(t: Tx, world: World, { key, operator }: Pick<OperatorArgs, 'key' | 'operator'>): Body<SessionRow> {
   yield* t.lock(`lane:${key}`);
-  const session = overseen(world, yield* currentByKey(t, key), operator);
+  const session = visibleToOperator(world, yield* currentByKey(t, key), operator);
   if (!session) throw new InterlaneError('SESSION_NOT_FOUND', `session ${JSON.stringify(key)} was not found; see sessions.list`);
   return session;
 }

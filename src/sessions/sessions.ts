@@ -68,34 +68,34 @@ export function createSessions(parts: SessionsParts) {
     /** Opens or finds a session, and applies the given settings. */
     open(
       asker: Asker,
-      wish: { key?: string | undefined; agentId?: string | undefined; idempotencyKey?: string | undefined; patch: SessionPatch },
+      request: { key?: string | undefined; agentId?: string | undefined; idempotencyKey?: string | undefined; patch: SessionPatch },
     ) {
       const { agents } = current().world;
-      const agent = wish.agentId === undefined ? agents.defaultId : agentIdOf(wish.agentId);
+      const agent = request.agentId === undefined ? agents.defaultId : agentIdOf(request.agentId);
       // A repeated request with the same idempotency key finds the same session.
-      const fresh = wish.idempotencyKey === undefined ? parts.newId() : derivedId('create', asker.principal, wish.idempotencyKey);
-      const key = requireSessionKey(wish.key ?? `dashboard:${fresh}`, keyContext(agents, agent));
-      if (wish.agentId !== undefined && key.agent !== agent)
+      const fresh = request.idempotencyKey === undefined ? parts.newId() : derivedId('create', asker.principal, request.idempotencyKey);
+      const key = requireSessionKey(request.key ?? `dashboard:${fresh}`, keyContext(agents, agent));
+      if (request.agentId !== undefined && key.agent !== agent)
         throw new InterlaneError('INVALID_REQUEST', `agentId is "${agent}", but the key belongs to "${key.agent}"; leave one of them out`);
       if (!isKnownAgent(agents, key.agent))
         throw new InterlaneError('AGENT_NOT_FOUND', `agent "${key.agent}" does not exist; the operation agents.list returns the agents`);
       if (ownedElsewhere.has(key.shape))
         throw new InterlaneError('INVALID_REQUEST', `session of kind "${key.shape}" cannot be opened by hand; choose another key`);
       const made = { id: parts.newId(), agent: key.agent, kind: sessionKind(key), user: asker.principal };
-      const asked = { key: formatSessionKey(key), operator: of(asker), now: parts.now() };
-      return store.write(commands.open, { ...asked, made, patch: wish.patch });
+      const common = { key: formatSessionKey(key), operator: of(asker), now: parts.now() };
+      return store.write(commands.open, { ...common, made, patch: request.patch });
     },
 
     /** The session of a guest, with the visibility that the operator grants. Only an admin may call this. */
-    join(asker: Asker, wish: { name: string; agentId?: string | undefined; see: Visibility | undefined }) {
+    join(asker: Asker, request: { name: string; agentId?: string | undefined; see: Visibility | undefined }) {
       const { agents } = current().world;
-      const agent = wish.agentId === undefined ? agents.defaultId : agentIdOf(wish.agentId);
+      const agent = request.agentId === undefined ? agents.defaultId : agentIdOf(request.agentId);
       if (!isKnownAgent(agents, agent))
         throw new InterlaneError('AGENT_NOT_FOUND', `agent "${agent}" does not exist; the operation agents.list returns the agents`);
-      const key = ownedKey('guest', wish.name, agent);
+      const key = ownedKey('guest', request.name, agent);
       const made = { id: parts.newId(), agent, kind: sessionKind(key), user: asker.principal };
-      const asked = { key: formatSessionKey(key), operator: of(asker), now: parts.now() };
-      return store.write(commands.open, { ...asked, made, patch: { see: wish.see }, revive: true });
+      const common = { key: formatSessionKey(key), operator: of(asker), now: parts.now() };
+      return store.write(commands.open, { ...common, made, patch: { see: request.see }, revive: true });
     },
 
     patch(asker: Asker, key: string, patch: SessionPatch, expectedSessionId?: string) {
@@ -130,15 +130,15 @@ export function createSessions(parts: SessionsParts) {
     /** A message of the assistant, written by hand. */
     inject(asker: Asker, key: string, text: string, idempotencyKey: string | undefined) {
       const id = idempotencyKey === undefined ? parts.newId() : derivedId('inject', asker.principal, idempotencyKey);
-      const asked = { key, operator: of(asker), now: parts.now() };
-      return store.write(commands.inject, { ...asked, text, id }, { bytes: text.length });
+      const common = { key, operator: of(asker), now: parts.now() };
+      return store.write(commands.inject, { ...common, text, id }, { bytes: text.length });
     },
 
     /** Text to a channel, in the name of a session. */
     sendOut(asker: Asker, key: string, to: DeliveryContext, text: string, idempotencyKey: string) {
       const causeId = derivedId('send', asker.principal, idempotencyKey);
-      const asked = { key, operator: of(asker), now: parts.now() };
-      return store.write(commands.send, { ...asked, to, text, causeId }, { bytes: text.length });
+      const common = { key, operator: of(asker), now: parts.now() };
+      return store.write(commands.send, { ...common, to, text, causeId }, { bytes: text.length });
     },
   };
 }

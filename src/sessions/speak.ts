@@ -7,10 +7,10 @@ import { InterlaneError } from '../errors.ts';
 import type { DeliveryContext } from '../protocol/session.ts';
 import { byId as deliveryById } from '../store/tables/deliveries.ts';
 import { byId as entryById } from '../store/tables/entries.ts';
-import { existing, type Asked, type Current } from './patch.ts';
+import { existing, type OperatorArgs, type Current } from './patch.ts';
 
 /** A message of the assistant, written by hand. */
-export const injectEntry = (current: Current): EngineCommand<Asked & { text: string; id: string }, { id: string; seq: number }> => ({
+export const injectEntry = (current: Current): EngineCommand<OperatorArgs & { text: string; id: string }, { id: string; seq: number }> => ({
   name: 'inject',
   *body(t, args) {
     const { world } = current();
@@ -24,7 +24,9 @@ export const injectEntry = (current: Current): EngineCommand<Asked & { text: str
 });
 
 /** Text to a channel. Returns the ids of its deliveries. */
-export const sendDirect = (current: Current): EngineCommand<Asked & { to: DeliveryContext; text: string; causeId: string }, string[]> => ({
+export const sendDirect = (
+  current: Current,
+): EngineCommand<OperatorArgs & { to: DeliveryContext; text: string; causeId: string }, string[]> => ({
   name: 'send',
   *body(t, args) {
     const { world } = current();

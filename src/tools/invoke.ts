@@ -4,7 +4,7 @@ import { nearest } from '../nearest.ts';
 import { levelName, levelRank } from '../levels.ts';
 import { untilAborted } from '../abort.ts';
 import type { Config } from '../config/schema.ts';
-import { ask, partyOfRow } from '../engine/policy.ts';
+import { evaluate, partyOfRow } from '../engine/policy.ts';
 import type { PendingCall, Turn, Usage } from '../engine/runner.ts';
 import { chargeSession } from '../engine/end.ts';
 import { raiseTaint } from '../engine/sessions.ts';
@@ -105,7 +105,7 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
     const read = tool.params.safeParse(asked.args);
     if (!read.success) return refuse('INVALID_REQUEST', describe(tool, read.error));
     // 2. decide
-    const decision = ask({ action: 'tool', caller, tool: tool.name, text: JSON.stringify(read.data) }, parts.current().world);
+    const decision = evaluate({ action: 'tool', caller, tool: tool.name, text: JSON.stringify(read.data) }, parts.current().world);
     if (decision.effect === 'BLOCK') return refuse(decision.code ?? 'POLICY_BLOCKED', refusal.policy(tool.name, decision.why));
     // Taking something out of arguments could change what they mean, so a REDACT rule refuses them instead.
     if (decision.effect === 'REDACT') return refuse('POLICY_BLOCKED', refusal.redactedArguments(tool.name));
@@ -125,7 +125,7 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
     // 4. label, and what the operator's rules say of the result
     const taint = levelRank(join(config.classification.tools[tool.name] ?? tool.level ?? 'PUBLIC', levelName(outcome.taint ?? 0)));
     const text = typeof outcome.value === 'string' ? outcome.value : JSON.stringify(outcome.value);
-    const result = ask({ action: 'result', caller, tool: tool.name, text }, parts.current().world);
+    const result = evaluate({ action: 'result', caller, tool: tool.name, text }, parts.current().world);
     const { usage } = outcome;
     if (result.effect === 'BLOCK') return { ...refuse(result.code ?? 'POLICY_BLOCKED', refusal.result(tool.name, result.why)), usage };
     return { text: result.effect === 'REDACT' ? redact(text, result.redactions) : text, isError: outcome.isError ?? false, taint, usage };

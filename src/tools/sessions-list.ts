@@ -5,7 +5,7 @@ import type { TranscriptMessage } from '../protocol/transcript.ts';
 import { joinAll } from '../rules/taint.ts';
 import { describe, type Described } from '../sessions/describe.ts';
 import { historyPage } from '../sessions/history.ts';
-import { sessionsPage, type PageWish, type SessionsPage } from '../sessions/pages.ts';
+import { sessionsPage, type PageFilter, type SessionsPage } from '../sessions/pages.ts';
 import { toolSession } from '../sessions/views.ts';
 import type { ReadQuery } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
@@ -54,7 +54,7 @@ export const sessionsList = defineTool({
   },
 });
 
-const describedPage = (look: ReturnType<typeof lookOf>): ReadQuery<PageWish, { page: SessionsPage; described: Described[] }> => ({
+const describedPage = (look: ReturnType<typeof lookOf>): ReadQuery<PageFilter, { page: SessionsPage; described: Described[] }> => ({
   name: 'sessions of a caller',
   *body(t, wish) {
     const page = yield* sessionsPage(look).body(t, wish);

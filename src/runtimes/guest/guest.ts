@@ -1,7 +1,7 @@
 // A guest: an outside harness that takes the turns of a session itself. Turn → offer → inbox → reply → the turn's end.
 import { z } from 'zod';
 import type { Engine } from '../../engine/engine.ts';
-import type { Look, OfferedTurn } from '../../engine/offers.ts';
+import type { Inbox, OfferedTurn } from '../../engine/offers.ts';
 import type { Runner } from '../../engine/runner.ts';
 import type { Store } from '../../store/contract.ts';
 import { contextText, guestNext, guestTurnStopped, quote, senderName } from '../../wording.ts';
@@ -139,7 +139,7 @@ export class Guests {
 }
 
 /** The result of inbox. */
-function inboxResult({ turn, open, stopped }: Look): Record<string, unknown> {
+function inboxResult({ turn, open, stopped }: Inbox): Record<string, unknown> {
   const ended = stopped.length > 0 ? { stopped: stopped.map(({ turnId, why }) => ({ turnId, why: guestTurnStopped(why) })) } : {};
   if (turn) {
     const { turnId, attempt, replyBefore, messages, queued } = turn;

@@ -3,7 +3,7 @@ import type { CallWarning, LanguageModel, ModelMessage, ToolSet } from 'ai';
 import type { ProviderOptions, Thought, Usage } from '../../engine/runner.ts';
 import { InterlaneError, reasonOf } from '../../errors.ts';
 import { inputSchema, type Tool } from '../../tools/define.ts';
-import type { Model, StepLive, StepRequest, StepSaid } from './model.ts';
+import type { Model, StepLive, StepRequest, StepResult } from './model.ts';
 import type { Choice } from './choice.ts';
 import type { Models } from './models.ts';
 import { quote, recapRequest, systemPrompt, type Setting } from '../../wording.ts';
@@ -29,7 +29,7 @@ const silenceMs = 600_000;
 const levels = { off: 'none', minimal: 'minimal', low: 'low', medium: 'medium', high: 'high', xhigh: 'xhigh' } as const;
 
 export function languageModel(parts: LanguageModelParts): Model {
-  const speak = async (request: StepRequest, live: StepLive, asked: Asked): Promise<StepSaid> => {
+  const speak = async (request: StepRequest, live: StepLive, call: ModelCall): Promise<StepResult> => {
     const models = parts.models(); // the same for every attempt, even if the config changes in the meantime
     let failure: unknown;
     const choices = models.choices(request.agentId, request.settings.model);
@@ -38,7 +38,7 @@ export function languageModel(parts: LanguageModelParts): Model {
         parts.warn(`model ${choices[index - 1]!.ref} failed (${plainReason(models, failure)}); ${choice.ref} is tried instead`);
       for (let attempt = 1; attempt <= attempts; attempt++) {
         try {
-          return await onceAsItThinks({ ...parts, models: () => models }, choice, request, live, asked);
+          return await onceAsItThinks({ ...parts, models: () => models }, choice, request, live, call);
         } catch (thrown) {
           live.signal.throwIfAborted();
           if (isOverflow(thrown)) throw new InterlaneError('CONTEXT_OVERFLOW', `model ${choice.ref}: the conversation is too long for it`);
@@ -73,7 +73,7 @@ export function languageModel(parts: LanguageModelParts): Model {
 }
 
 /** The request to a model: the same for every attempt. */
-interface Asked {
+interface ModelCall {
   messages(choice: Choice): ModelMessage[];
   tools: readonly Tool[];
   /** The thinking level, if one is set. */
@@ -86,42 +86,42 @@ async function onceAsItThinks(
   choice: Choice,
   request: StepRequest,
   live: StepLive,
-  asked: Asked,
-): Promise<StepSaid> {
+  call: ModelCall,
+): Promise<StepResult> {
   const models = parts.models();
   const level = models.thinkingLevel(request.agentId, request.settings);
   if (level === undefined || !isSent(level, models.type(choice)) || models.refusesThinking(choice.ref, level))
-    return once(parts, choice, request, live, asked);
+    return once(parts, choice, request, live, call);
   try {
-    return await once(parts, choice, request, live, { ...asked, level });
+    return await once(parts, choice, request, live, { ...call, level });
   } catch (thrown) {
     if (live.signal.aborted || !isAboutThinking(thrown)) throw thrown;
   }
-  const said = await once(parts, choice, request, live, asked);
+  const result = await once(parts, choice, request, live, call);
   // The request works without the level, so the level was the problem.
   models.refuseThinking(choice.ref, level);
-  parts.warn(`model ${choice.ref} refuses the thinking level "${level}"; it is asked without one`);
-  return said;
+  parts.warn(`model ${choice.ref} refuses the thinking level "${level}"; requests omit it now`);
+  return result;
 }
 
 /** Compatible services have no common setting for "off", so nothing is sent to them. */
 const isSent = (level: string, type: string): level is keyof typeof levels =>
   level in levels && !(level === 'off' && type === 'openai-compatible');
 
-async function once(parts: LanguageModelParts, choice: Choice, request: StepRequest, live: StepLive, asked: Asked): Promise<StepSaid> {
+async function once(parts: LanguageModelParts, choice: Choice, request: StepRequest, live: StepLive, call: ModelCall): Promise<StepResult> {
   const models = parts.models();
   const { streamText } = await import('ai');
   globalThis.AI_SDK_LOG_WARNINGS = false; // session_status reports what a provider cannot do; the console does not
   const model: LanguageModel = await models.load(choice, request.settings.authProfile);
   const instructions = systemPrompt(parts.setting(request));
-  const messages = asked.messages(choice);
+  const messages = call.messages(choice);
   const silence = new AbortController();
   let cancel = () => {};
   const listen = () => {
     cancel();
     cancel = parts.after(silenceMs, () => silence.abort(new Error(`it said nothing for ${silenceMs / 1000} seconds`)));
   };
-  const heard: StepSaid = { text: '', calls: [], usage: { model: choice.ref, input: 0, output: 0 } };
+  const result: StepResult = { text: '', calls: [], usage: { model: choice.ref, input: 0, output: 0 } };
   const thoughts = new Map<string, Thought>();
   let complete = false;
   listen();
@@ -130,8 +130,8 @@ async function once(parts: LanguageModelParts, choice: Choice, request: StepRequ
       model,
       instructions,
       messages,
-      ...(asked.tools.length > 0 ? { tools: await toolSet(asked.tools) } : {}),
-      ...(asked.level === undefined ? {} : { reasoning: levels[asked.level] }),
+      ...(call.tools.length > 0 ? { tools: await toolSet(call.tools) } : {}),
+      ...(call.level === undefined ? {} : { reasoning: levels[call.level] }),
       // The gateway keeps the transcript, so OpenAI need not store one.
       ...(models.type(choice) === 'openai' ? { providerOptions: { openai: { store: false } } } : {}),
       maxRetries: 0,
@@ -142,10 +142,10 @@ async function once(parts: LanguageModelParts, choice: Choice, request: StepRequ
       listen();
       switch (part.type) {
         case 'start-step':
-          noteThinking(models, choice, asked.level, part.warnings);
+          noteThinking(models, choice, call.level, part.warnings);
           break;
         case 'text-delta':
-          heard.text += part.text;
+          result.text += part.text;
           live.delta(part.text);
           break;
         case 'reasoning-start':
@@ -160,7 +160,7 @@ async function once(parts: LanguageModelParts, choice: Choice, request: StepRequ
           Object.assign(thoughts.get(part.id) ?? {}, optionsOf(part.providerMetadata));
           break;
         case 'tool-call':
-          heard.calls.push({
+          result.calls.push({
             providerId: part.toolCallId,
             tool: part.toolName,
             args: asArguments(part.input),
@@ -168,18 +168,18 @@ async function once(parts: LanguageModelParts, choice: Choice, request: StepRequ
           });
           break;
         case 'finish-step':
-          heard.usage = usageOf(
+          result.usage = usageOf(
             models,
             choice,
             // Without a token count the conversation would never seem full.
-            part.usage.inputTokens || guessedTokens(instructions, messages, asked.tools.map(shownText)),
-            part.usage.outputTokens || guessedTokens(heard.text, heard.calls),
+            part.usage.inputTokens || guessedTokens(instructions, messages, call.tools.map(definitionText)),
+            part.usage.outputTokens || guessedTokens(result.text, result.calls),
             part.usage.inputTokenDetails.cacheReadTokens,
           );
           // Without a finish reason the answer is incomplete; an unknown reason still is an end.
-          if (part.finishReason === 'length') heard.cut = 'length';
-          if (part.finishReason === 'content-filter') heard.cut = 'filter';
-          complete = part.finishReason !== 'error' && (part.rawFinishReason !== undefined || known.has(part.finishReason));
+          if (part.finishReason === 'length') result.cut = 'length';
+          if (part.finishReason === 'content-filter') result.cut = 'filter';
+          complete = part.finishReason !== 'error' && (part.rawFinishReason !== undefined || finishReasons.has(part.finishReason));
           break;
         case 'error':
           throw part.error;
@@ -194,14 +194,14 @@ async function once(parts: LanguageModelParts, choice: Choice, request: StepRequ
   // A stream that breaks off looks like an answer, but its calls may be incomplete.
   if (!complete) throw new CutOff();
   // An empty text cannot be marked as cut, and another attempt would give the same.
-  if (heard.cut !== undefined && heard.calls.length === 0 && heard.text.trim() === '')
-    throw new InterlaneError('MODEL_FAILED', withheld[heard.cut]);
+  if (result.cut !== undefined && result.calls.length === 0 && result.text.trim() === '')
+    throw new InterlaneError('MODEL_FAILED', withheld[result.cut]);
   // Reasoning is sent back only with its calls.
-  if (heard.calls.length > 0 && thoughts.size > 0) heard.reasoning = [...thoughts.values()];
-  return heard;
+  if (result.calls.length > 0 && thoughts.size > 0) result.reasoning = [...thoughts.values()];
+  return result;
 }
 
-const known = new Set(['stop', 'tool-calls', 'length', 'content-filter']);
+const finishReasons = new Set(['stop', 'tool-calls', 'length', 'content-filter']);
 
 const withheld = {
   filter: "the provider's filter withheld the answer",
@@ -217,23 +217,23 @@ async function toolSet(tools: readonly Tool[]): Promise<ToolSet> {
   const { jsonSchema } = await import('ai');
   const set: ToolSet = {};
   for (const tool of tools) {
-    let shown = shownTools.get(tool);
-    if (!shown) {
-      shown = { description: quote(tool.description), inputSchema: jsonSchema(inputSchema(tool)) } as ToolSet[string];
-      shownTools.set(tool, shown);
+    let definition = definitions.get(tool);
+    if (!definition) {
+      definition = { description: quote(tool.description), inputSchema: jsonSchema(inputSchema(tool)) } as ToolSet[string];
+      definitions.set(tool, definition);
     }
-    set[tool.name] = shown;
+    set[tool.name] = definition;
   }
   return set;
 }
 
-const shownText = (tool: Tool) => [tool.name, tool.description, inputSchema(tool)];
+const definitionText = (tool: Tool) => [tool.name, tool.description, inputSchema(tool)];
 
 /** About four characters to a token. */
 const guessedTokens = (...all: unknown[]) =>
   Math.ceil(all.reduce<number>((sum, one) => sum + (typeof one === 'string' ? one : JSON.stringify(one)).length, 0) / 4);
 
-const shownTools = new WeakMap<Tool, ToolSet[string]>();
+const definitions = new WeakMap<Tool, ToolSet[string]>();
 
 function usageOf(models: Models, choice: Choice, input = 0, output = 0, cached = 0): Usage {
   const { cost } = models.facts(choice);
@@ -288,8 +288,8 @@ function canHelp(thrown: unknown): boolean {
 
 function pauseMs(thrown: unknown, attempt: number): number {
   const after = failureOf(thrown).responseHeaders?.['retry-after'] ?? '';
-  const asked = /^\d+(\.\d+)?$/.test(after) ? Number(after) * 1_000 : firstRetryMs * 2 ** (attempt - 1);
-  return Math.min(asked, longestRetryMs);
+  const delay = /^\d+(\.\d+)?$/.test(after) ? Number(after) * 1_000 : firstRetryMs * 2 ** (attempt - 1);
+  return Math.min(delay, longestRetryMs);
 }
 
 function isOverflow(thrown: unknown): boolean {

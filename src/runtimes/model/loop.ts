@@ -27,22 +27,22 @@ export function modelRunner(model: Model, invoker: Invoker): Runner {
           used = 0;
           continue;
         }
-        let said: Awaited<ReturnType<Model['step']>>;
+        let result: Awaited<ReturnType<Model['step']>>;
         try {
-          said = await untilAborted(turn.signal, model.step(request, live));
+          result = await untilAborted(turn.signal, model.step(request, live));
         } catch (thrown) {
           if (!isOverflow(thrown) || summaries >= mostSummaries) throw thrown;
           if (!(await summarizeOlder(turn, model, request, summaries++))) throw thrown;
           continue;
         }
         turn.signal.throwIfAborted();
-        used = inUse(said.usage);
-        if (said.calls.length === 0) {
-          await turn.end({ text: said.text, usage: said.usage, cut: said.cut });
+        used = inUse(result.usage);
+        if (result.calls.length === 0) {
+          await turn.end({ text: result.text, usage: result.usage, cut: result.cut });
           return 'ended';
         }
-        const calls = said.calls.map((call) => ({ ...call, effect: effectOf(request, call.tool) }));
-        await turn.step({ text: said.text, calls, usage: said.usage, reasoning: said.reasoning, cut: said.cut });
+        const calls = result.calls.map((call) => ({ ...call, effect: effectOf(request, call.tool) }));
+        await turn.step({ text: result.text, calls, usage: result.usage, reasoning: result.reasoning, cut: result.cut });
       }
       throw new InterlaneError('STEP_LIMIT', `run was stopped after ${mostSteps} steps without an end; send a new message to continue`);
     },

@@ -14,7 +14,7 @@ export interface StepRequest {
   settings: SessionSettings;
 }
 
-export interface StepSaid {
+export interface StepResult {
   text: string;
   calls: { providerId: string; tool: string; args: Record<string, unknown>; providerOptions?: ProviderOptions }[];
   usage: Usage;
@@ -37,9 +37,9 @@ export interface Model {
   promptEntries: number;
   /** Its window in tokens; without it there is no limit. */
   window?(request: StepRequest): number;
-  step(request: StepRequest, live: StepLive): Promise<StepSaid>;
+  step(request: StepRequest, live: StepLive): Promise<StepResult>;
   /** Summarises a transcript that no longer fits. Absent for a model without a limit. */
-  summarize?(request: StepRequest, live: StepLive): Promise<StepSaid>;
+  summarize?(request: StepRequest, live: StepLive): Promise<StepResult>;
   /** Summarises the transcript for a caller of the tool `summarize`. */
-  recap(request: StepRequest, live: StepLive, focus: RecapFocus): Promise<StepSaid>;
+  recap(request: StepRequest, live: StepLive, focus: RecapFocus): Promise<StepResult>;
 }

@@ -137,8 +137,8 @@ export class Models {
 
   facts({ provider, model }: Pick<Choice, 'provider' | 'model'>): ModelFacts {
     const models = this.provider(provider)?.models ?? {};
-    const known = Object.hasOwn(models, model) ? models[model] : undefined;
-    return { contextTokens: known?.contextTokens ?? cautiousWindow, ...(known?.cost ? { cost: { ...known.cost } } : {}) };
+    const facts = Object.hasOwn(models, model) ? models[model] : undefined;
+    return { contextTokens: facts?.contextTokens ?? cautiousWindow, ...(facts?.cost ? { cost: { ...facts.cost } } : {}) };
   }
 
   type({ provider }: Pick<Choice, 'provider'>): ProviderType {
@@ -161,7 +161,7 @@ export class Models {
 
   refuseThinking(ref: string, level: string): void {
     this.refused.add(`${ref} ${level}`);
-    this.noteThinking(ref, level, 'the service refuses it, so it is asked without a level');
+    this.noteThinking(ref, level, 'the service refuses it, so requests omit it');
   }
 
   refusesThinking(ref: string, level: string): boolean {

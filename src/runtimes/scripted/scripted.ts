@@ -4,7 +4,7 @@ import { z } from 'zod';
 import type { PromptMessage } from '../../engine/runner.ts';
 import { matchesGlob } from '../../rules/glob.ts';
 import { contextText } from '../../wording.ts';
-import type { Model, StepSaid } from '../model/model.ts';
+import type { Model, StepResult } from '../model/model.ts';
 
 const Call = z.strictObject({ tool: z.string().min(1), args: z.record(z.string(), z.unknown()).default({}) });
 
@@ -47,11 +47,11 @@ export function scriptedModel(options: ScriptedOptions): Model {
   const rules = (options.script ?? echo).map((rule) => ({ ...rule, pattern: RE2JS.compile(rule.when) }));
   return {
     promptEntries: 200,
-    async step({ agentId, prompt }, { signal, delta }): Promise<StepSaid> {
+    async step({ agentId, prompt }, { signal, delta }): Promise<StepResult> {
       const at = prompt.findLastIndex((message) => message.role === 'user');
       const input = prompt[at];
-      const asked = input ? `${contextOf(input)}\n${textOf(input)}` : '';
-      const rule = rules.find((one) => matchesGlob(one.agent, agentId) && one.pattern.test(asked));
+      const message = input ? `${contextOf(input)}\n${textOf(input)}` : '';
+      const rule = rules.find((one) => matchesGlob(one.agent, agentId) && one.pattern.test(message));
       // Counts the finished steps in the transcript, so that a resumed turn continues where it stopped.
       const taken = prompt.slice(at + 1).filter((message) => message.role === 'assistant').length;
       const step = rule?.steps[taken];
@@ -68,7 +68,7 @@ export function scriptedModel(options: ScriptedOptions): Model {
       return { text, calls, usage: { input: 0, output: Math.ceil(text.length / 4) } };
     },
     // oxlint-disable-next-line require-await -- asynchronous by contract
-    async recap({ prompt }, _, { scope, topic }): Promise<StepSaid> {
+    async recap({ prompt }, _, { scope, topic }): Promise<StepResult> {
       const text = extract(prompt, scope, topic);
       return { text, calls: [], usage: { input: 0, output: Math.ceil(text.length / 4) } };
     },

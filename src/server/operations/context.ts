@@ -8,7 +8,7 @@ import { keyContext } from '../../rules/agents.ts';
 import type { World } from '../../rules/decide.ts';
 import type { Routes } from '../../rules/route.ts';
 import { formatSessionKey, mainKey } from '../../rules/session-key.ts';
-import type { Surroundings } from '../../sessions/describe.ts';
+import type { LiveFacts } from '../../sessions/describe.ts';
 import { findSession, requireSession, type Named } from '../../sessions/find.ts';
 import { describeSession } from '../../sessions/list.ts';
 import { activeRun, knownRun } from '../../sessions/runs.ts';
@@ -41,7 +41,7 @@ export interface OperationParts {
   engine: Engine;
   sessions: Sessions;
   invoker: Invoker;
-  shown: Surroundings;
+  liveFacts: LiveFacts;
   auth: Auth;
   now(): number;
   elapsed(): number;
@@ -63,7 +63,7 @@ export type Context = ReturnType<typeof createContext>;
 export function createContext(parts: OperationParts) {
   const { store, engine } = parts;
   const world = () => parts.current().world;
-  const view = ({ caller }: Call) => ({ world: world(), viewer: viewerOf(caller), ...parts.shown });
+  const view = ({ caller }: Call) => ({ world: world(), viewer: viewerOf(caller), ...parts.liveFacts });
   const asker = ({ caller }: Call): Asker => ({ principal: `operator:${caller.name}`, level: caller.level });
   const operator = ({ caller }: Call) => ({ level: caller.level, sends: false });
   const find = (call: Call, reference: Named) => store.read(findSession(view(call)), reference);
