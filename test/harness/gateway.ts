@@ -18,6 +18,7 @@ import type { QueueMode, RunState, RunView } from '../../src/protocol/run.ts';
 import { Script } from '../../src/runtimes/scripted/scripted.ts';
 import type { InboundMessage } from '../../src/sessions/inbound.ts';
 import type { EntryRow } from '../../src/store/rows.ts';
+import { backupStore, restoreStore } from '../../src/store/sqlite/backup.ts';
 import { ManualClock, RealClock } from './clock.ts';
 import { gates } from './gates.ts';
 import { mcpClient, type Guest, type McpMode } from './guest.ts';
@@ -153,6 +154,21 @@ export class TestGateway implements AsyncDisposable {
   async restart(changes: TestOptions = {}): Promise<this> {
     await this.close();
     return this.start(changes);
+  }
+
+  /** Backs up its state, does the work, and starts it again on the backup: what happened meanwhile is lost. */
+  async restoredAfter(work: () => Promise<void>): Promise<this> {
+    const directory = mkdtempSync(join(tmpdir(), 'interlane-backup-'));
+    try {
+      const file = join(directory, 'backup.db');
+      await backupStore(this.stateDir, file);
+      await work();
+      await this.close();
+      await restoreStore(file, this.stateDir, { pid: process.pid, host: 'here', startedAt: 0 });
+      return await this.start();
+    } finally {
+      rmSync(directory, { recursive: true, force: true });
+    }
   }
 
   async end(): Promise<void> {

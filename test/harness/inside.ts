@@ -14,7 +14,6 @@ import { partyOfRow } from '../../src/engine/policy.ts';
 import { purgeSome } from '../../src/engine/retention.ts';
 import { closeSession, resetSession } from '../../src/engine/sessions.ts';
 import { InterlaneError } from '../../src/errors.ts';
-import { backupStore, restoreStore } from '../../src/store/sqlite/backup.ts';
 import { Connection } from '../../src/store/sqlite/database.ts';
 import { compileWorld } from '../../src/rules/decide.ts';
 import type { SearchAnswer, SearchIndex } from '../../src/store/search.ts';
@@ -253,7 +252,3 @@ export function operatorSends(gw: Has, key: string, text: string): Promise<void>
   };
   return gw.inside.write(command, { now: gw.now() });
 }
-
-/** `interlane backup` and `interlane restore`, on a state directory. */
-export const backUp = (stateDir: string, file: string) => backupStore(stateDir, file);
-export const restore = (file: string, stateDir: string) => restoreStore(file, stateDir, { pid: process.pid, host: 'here', startedAt: 0 });

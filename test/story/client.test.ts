@@ -283,6 +283,7 @@ describe('following', () => {
     const common = { signal: new AbortController().signal, sleep: () => Promise.resolve(), message() {} };
     const opening = (given: string) => (signal: AbortSignal) => connect({ url, token: given, client: self, signal });
     await expect(follow({ ...common, open: opening('not the secret') })).rejects.toEqual(coded('UNAUTHORIZED'));
+    await expect(follow({ ...common, open: opening(token), cursor: 'x'.repeat(65) })).rejects.toEqual(coded('INVALID_REQUEST'));
     await one.close();
     await expect(follow({ ...common, open: opening(token) })).rejects.toEqual(coded('UNAVAILABLE'));
   });

@@ -1,14 +1,10 @@
 // Cursors as clients use them: after a restore and on another gateway they lead to a reset, and they tell nothing of what is hidden.
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { describe, expect, it, onTestFinished } from 'vitest';
-import { backUp, restore } from '../harness/inside.ts';
+import { describe, expect, it } from 'vitest';
 import { testGateway, type TestGateway } from '../harness/gateway.ts';
 import { Wire } from '../harness/socket.ts';
 
 const main = '/sessions/main/history';
-const open = (stateDir?: string) => testGateway({ listen: true, ...(stateDir === undefined ? {} : { stateDir }) });
+const open = () => testGateway({ listen: true });
 const numbered = (word: string, count: number) => Array.from({ length: count }, (_, index) => `${word} ${index + 1}`);
 
 /** Injects messages, which are not answered. */
@@ -25,18 +21,6 @@ function textOf(content: unknown): string {
   return typeof content === 'string' ? content : (content as { text: string }[])[0]!.text;
 }
 
-/** Saves the state, lets the gateway go on, and puts the saved state back. */
-async function rewound(gw: TestGateway, goOn: () => Promise<void>): Promise<void> {
-  const directory = mkdtempSync(join(tmpdir(), 'interlane-saved-'));
-  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
-  const file = join(directory, 'saved.db');
-  await backUp(gw.stateDir, file);
-  await goOn();
-  await gw.close();
-  await restore(file, gw.stateDir);
-  await gw.start();
-}
-
 const said = (wire: Wire) => wire.events('session.message').map(({ message }) => textOf((message as { content: unknown }).content));
 
 describe('after a restore', () => {
@@ -51,7 +35,7 @@ describe('after a restore', () => {
     await inject(gw, ['before']);
     const wire = await Wire.connect(gw.port, gw.admin);
     const { cursor: start } = await wire.call(method, which);
-    await rewound(gw, async () => {
+    await gw.restoredAfter(async () => {
       await inject(gw, lost);
       await wire.event('session.message', ({ messageSeq }) => messageSeq === 6);
     });
@@ -82,7 +66,7 @@ describe('after a restore', () => {
     const gw = await open();
     await inject(gw, ['before']);
     const ids: string[] = [];
-    await rewound(gw, async () => {
+    await gw.restoredAfter(async () => {
       const listener = await gw.sse(`${main}?follow=1`);
       await inject(gw, lost);
       const heard = await listener.until(({ data }) => data?.messageSeq === 6);
@@ -107,7 +91,7 @@ describe('after a restore', () => {
     const { nextCursor: page } = (await gw.http(`${main}?limit=1`)).json;
     const history = await gw.call('chat.history', { sessionKey: 'main' });
     const { deltaCursor } = history as { deltaCursor: string };
-    await rewound(gw, async () => {});
+    await gw.restoredAfter(async () => {});
     const wire = await Wire.connect(gw.port, gw.admin);
     expect(await wire.refusal('sessions.list', { cursor: list })).toMatchObject({ details: { code: 'INVALID_REQUEST' } });
     expect(await wire.refusal('runs.list', { cursor: runs })).toMatchObject({ details: { code: 'INVALID_REQUEST' } });
