@@ -12,8 +12,6 @@ import { Sweeper, type SweeperParts } from './sweeper.ts';
 import type { Answer } from './wait.ts';
 import { WaitingRoom } from './waiting-room.ts';
 
-export type { Delta } from './scheduler.ts';
-
 export interface EngineParts extends SchedulerParts, Omit<SweeperParts, 'ready'> {
   newId(): string;
   host: { bootId: string; pid: number; name: string };

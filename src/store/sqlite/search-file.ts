@@ -29,7 +29,7 @@ const forgetEntries = 1000;
 const mergesAtOnce = 8;
 const mostNamed = 500;
 
-export interface IndexRow {
+interface IndexRow {
   pk: number;
   session_pk: number;
   text: string;
