@@ -11,12 +11,13 @@ const messages = 1_000;
 const rounds = 3;
 const most = 150 * 2 ** 20;
 
-/** Resident bytes at each moment. */
+/** Resident bytes at each moment, and how fast the messages were answered. */
 interface Resident {
   idle: number;
   first: number;
   after: number;
   rested: number;
+  perSecond: number;
 }
 
 /** `BENCH_ROOT` names another clone to measure, for a comparison with the same client. */
@@ -41,7 +42,7 @@ export async function benchMemory(): Promise<void> {
       {
         name: `${name}, after ${whole(messages)} messages`,
         measured: megabytes(after),
-        beside: `of the runs ${all.map((one) => megabytes(one.after)).join(', ')}`,
+        beside: `${all.map((one) => megabytes(one.after)).join(', ')}; ${whole(of('perSecond'))} answers a second`,
         target: `< ${megabytes(most)}`,
         reached: after < most,
       },
@@ -89,12 +90,14 @@ async function measure(launcher: string, stateDir: string): Promise<Resident> {
     const lane = async () => {
       while (next <= messages) await send(next++);
     };
+    const started = performance.now();
     await Promise.all(Array.from({ length: 8 }, lane));
+    const perSecond = (messages * 1_000) / (performance.now() - started);
     const after = resident();
     await sleep(5_000);
     const rested = resident();
     client.close();
-    return { idle, first, after, rested };
+    return { idle, first, after, rested, perSecond };
   } finally {
     stop();
     await gone;

@@ -4,6 +4,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { setImmediate as tick } from 'node:timers/promises';
 import { InterlaneError } from '../../errors.ts';
 import type { Place } from '../search-feed.ts';
+import type { EntryText } from '../tables/entries.ts';
 import { wordsOf } from '../words.ts';
 import { createPrivate, explain, keepPrivate, sqliteCode } from './database.ts';
 
@@ -29,17 +30,11 @@ const forgetEntries = 1000;
 const mergesAtOnce = 8;
 const mostNamed = 500;
 
-interface IndexRow {
-  pk: number;
-  session_pk: number;
-  text: string;
-}
-
 /** One thing to write. `anew`: into an index that is empty, whatever is in the file. */
 export type Job = Addition | { forget: number[] };
 
 interface Addition {
-  add: IndexRow[];
+  add: EntryText[];
   to: Place;
   anew: boolean;
 }

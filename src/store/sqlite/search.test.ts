@@ -5,11 +5,13 @@ import { DatabaseSync } from 'node:sqlite';
 import * as fc from 'fast-check';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { findTerms, parseSearch, wordsOf } from '../words.ts';
-import { drive, reading, type Store } from '../contract.ts';
+import { drive, reading, type Command, type Store } from '../contract.ts';
+import { memoryStore } from '../memory.ts';
 import type { SearchedEntry, SearchQuestion } from '../search.ts';
+import { insert } from '../tables/entries.ts';
 import { openDatabase } from './database.ts';
 import { databaseName } from './open.ts';
-import { searchName } from './search-file.ts';
+import { inMemory, searchName } from './search-file.ts';
 import { SqliteSearch } from './search.ts';
 
 interface Said {
@@ -30,7 +32,17 @@ function opened() {
     read: async (query, args) => drive(query.body(reading, args), (ask) => reader.answerAll(ask)),
   };
   const failures: unknown[] = [];
-  const open = () => new SqliteSearch({ store, path: join(directory, searchName), failed: (error) => failures.push(error) });
+  const history = { timeline: 'one' };
+  const open = () =>
+    new SqliteSearch({
+      store,
+      path: join(directory, searchName),
+      failed: (error) => failures.push(error),
+      // oxlint-disable-next-line require-yield -- known without a look at the store
+      *timeline() {
+        return history.timeline;
+      },
+    });
   const seqs = new Map<number, number>();
   let number = 0;
   let search = open();
@@ -67,7 +79,7 @@ function opened() {
     work(join(directory, searchName));
     search = open();
   };
-  return { directory, database, say, catchUp, ask, found, meanwhile, index: () => search };
+  return { directory, database, history, say, catchUp, ask, found, meanwhile, index: () => search };
 }
 
 describe('words', () => {
@@ -280,11 +292,11 @@ describe('the index', () => {
     expect(await found('uncommitted')).toEqual(['1/6']);
   });
 
-  it('takes about 1 MiB of text at a time, and 100,000 characters of one entry', async () => {
+  it('takes about 256 kB of text at a time, and 100,000 characters of one entry', async () => {
     const { say, index, catchUp, found } = opened();
     await index().indexNext();
     say(Array.from({ length: 30 }, (_, each) => ({ session: each + 1, text: `${'filler '.repeat(15_000)}end` })));
-    expect(await index().indexNext(1000)).toMatchObject({ indexedTo: 11, more: true });
+    expect(await index().indexNext(1000)).toMatchObject({ indexedTo: 3, more: true });
     await catchUp();
     expect([(await found('filler')).length, await found('end')]).toEqual([20, []]);
   });
@@ -349,6 +361,50 @@ describe('the index', () => {
     expect(await found('word')).toEqual([]);
     await catchUp();
     expect([await found('word'), await found('other')]).toEqual([[], ['1/1']]);
+  });
+
+  it('that has read another history of the store, which is as long, starts over', async () => {
+    const { database, history, say, catchUp, found } = opened();
+    say(Array.from({ length: 3 }, () => ({ session: 1, text: 'word' })));
+    await catchUp();
+    database.exec(`UPDATE entries SET text = 'other'`);
+    await catchUp();
+    expect(await found('other')).toEqual([]);
+    history.timeline = 'two';
+    await catchUp();
+    expect([await found('word'), await found('other')]).toEqual([[], ['1/3', '1/2', '1/1']]);
+  });
+
+  it('that is far behind catches up when it is woken', async () => {
+    const { say, index, found } = opened();
+    await index().indexNext();
+    say(Array.from({ length: 2_000 }, (_, each) => ({ session: each + 1, text: `word number${each}` })));
+    index().wake();
+    await expect.poll(() => index().progress(), { timeout: 20_000 }).toEqual({ indexedTo: 2_000, latest: 2_000 });
+    expect([await found('number0'), await found('number1999')]).toEqual([['1/1'], ['2000/1']]);
+  });
+
+  it('reads a store in memory, too', async () => {
+    const store = memoryStore<{ pos: number }>();
+    const index = new SqliteSearch({ store, path: inMemory, failed: expect.unreachable });
+    onTestFinished(async () => {
+      await index.close();
+      await store.close();
+    });
+    const append: Command<{ seq: number; text: string }, void, { pos: number }> = {
+      name: 'append',
+      *body(t, { seq, text }) {
+        const row = { session_pk: 1, seq, id: `e${seq}`, run_pk: null, step: null, role: 'user' as const, taint: 0, provenance: null };
+        const { pk } = yield* insert(t, { ...row, text, body: null, at: seq });
+        t.note({ sessionPk: 1, kind: 'entry', refPk: pk, state: null, detail: null, level: 0, at: seq, moves: false }, {});
+      },
+    };
+    await store.write(append, { seq: 1, text: 'a word before' });
+    while ((await index.indexNext()).more);
+    await store.write(append, { seq: 2, text: 'a word after' });
+    while ((await index.indexNext()).more);
+    const { found } = await index.search({ text: 'word', readable: (entry) => entry.text });
+    expect(found.map((hit) => hit.snippet)).toEqual(['a word after', 'a word before']);
   });
 
   it('never shows what the store no longer has, nor another entry in its place', async () => {

@@ -21,7 +21,7 @@ export interface SearchParts {
 }
 
 /** What the thread gets at a time. */
-const piece = { rows: 500, chars: 1024 * 1024 };
+const piece = { rows: 500, chars: 256 * 1024 };
 /** What is written without the thread: about 1 ms for a slice of chat messages. */
 const slice = { rows: 16, chars: 8 * 1024 };
 /** After so many slices with more to come the thread takes over. It costs 15 to 25 MB of memory, so a quiet gateway never starts it. */
@@ -45,6 +45,8 @@ export class SqliteSearch implements SearchIndex {
   private readonly ending = new AbortController();
   private thread: IndexThread | undefined;
   private feeding: Promise<void> | undefined;
+  private reading = false;
+  /** Something was written since the last look at the feed. */
   private woken = false;
   private broken = false;
   /** The last of the steps that write; the next one waits for it. */
@@ -61,9 +63,9 @@ export class SqliteSearch implements SearchIndex {
   wake(): void {
     if (this.over) return;
     this.woken = true;
-    this.feeding ??= this.readFeed()
-      .catch((thrown: unknown) => this.fail(thrown))
-      .finally(() => (this.feeding = undefined));
+    if (this.reading) return;
+    this.reading = true;
+    this.feeding = this.readFeed().catch((thrown: unknown) => this.fail(thrown));
   }
 
   /** Reads one piece of what it has not read yet. */
@@ -141,6 +143,7 @@ export class SqliteSearch implements SearchIndex {
       // A pause that nothing depends on; the end of the index ends it.
       if (!this.over) await sleep(restMs, undefined, { signal, ref: false }).catch(() => {});
     }
+    this.reading = false; // with the last look at `woken`, so that no wake is lost
   }
 
   /** Returns whether there is more to read. */
