@@ -117,7 +117,7 @@ describe('to a model', () => {
         ],
         [
           "error",
-          "turn "nonsense" is not one of this session; use the turnId that inbox gave",
+          "turn "nonsense" does not belong to this session; use the turnId that inbox returned",
         ],
         [
           "error",
@@ -284,7 +284,7 @@ describe('to a client', () => {
         "invalid sessions.list params: at root: unexpected property 'bogus'",
         "invalid sessions.patch params: at /verboseLevel: Invalid option: expected one of "off"|"on"|"full"",
         "session "mian" was not found; did you mean agent:main:main?",
-        "session "agent:main:main" was reset meanwhile; look at it again",
+        "session "agent:main:main" was reset in the meantime; read it again",
         "run "never" does not exist",
       ]
     `);
