@@ -152,7 +152,7 @@ export function configReference(): string {
     '# Interlane settings',
     '',
     'The config is one JSON5 file. Every setting is optional unless marked *required*; an unknown one is an error.',
-    'In a text value, `${NAME}` is replaced by that environment variable, and `$${` stands for a plain `${`.',
+    'In a text value, `${NAME}` is replaced by that environment variable, and `$${` means a plain `${`.',
     'Settings marked *not yet* are checked, but nothing reads them in this version.',
     'A running gateway follows a change of the file by itself; settings marked *restart* wait for the next start.',
   ];

@@ -68,7 +68,7 @@ const session = z.strictObject({
 const agentDefaults = z.strictObject({
   model: text.optional().meta({ description: 'provider/model; without it the first model found is used' }),
   fallbacks: z.array(text).default([]).meta({ description: 'models to try, in order, when the first one does not answer' }),
-  thinking: ThinkingLevel.optional().meta({ description: "without it the model's own default holds" }),
+  thinking: ThinkingLevel.optional().meta({ description: "without it the model's own default applies" }),
   maxConcurrent: z.int().min(1).optional().meta({ description: 'chat runs at once; without it 4 per processor core', restart: true }),
   timeoutSeconds: z.int().min(0).max(86_400).default(3_600).meta({
     description: 'a run that has worked for an hour hangs; time in the queue, waiting or stopped does not count, and 0 is no limit',

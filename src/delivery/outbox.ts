@@ -104,7 +104,7 @@ export class Outbox {
     this.looking = this.take()
       .catch((thrown: unknown) => {
         if (!this.running) return;
-        this.parts.warn(`deliveries could not be taken: ${reasonOf(thrown)}`);
+        this.parts.warn(`deliveries could not be claimed: ${reasonOf(thrown)}`);
         this.cancelTimer = this.parts.clock.after(firstRetryMs, () => this.look());
       })
       .finally(() => {

@@ -244,7 +244,7 @@ export function recoverRuns(current: Current): EngineCommand<{ owner: number; no
           yield* endRun(t, kernel, run, {
             outcome: 'error',
             code: 'POISON',
-            error: `the gateway died ${run.crashes} times during this run, so it is not tried again`,
+            error: `the gateway died ${run.crashes} times during this run, so it is not retried`,
             now,
           });
       }

@@ -36,7 +36,7 @@ interface Live {
   controller: AbortController;
   startedAt: number;
   done: Promise<void>;
-  /** Text since the last step; kept if the turn is aborted. */
+  /** Text since the last step; stored if the turn is stopped. */
   streamed: string;
   /** Whether an input was queued behind it in its lane. */
   behind: boolean;

@@ -63,7 +63,7 @@ export class Sweeper {
     const { clock, warn } = this.parts;
     this.turn().catch((thrown: unknown) => {
       if (!this.running) return;
-      warn(`waits could not be looked through: ${reasonOf(thrown)}`);
+      warn(`sweep failed: ${reasonOf(thrown)}`);
       this.cancel = clock.after(longestSleepMs, () => this.sweep());
     });
   }
@@ -94,7 +94,7 @@ export class Sweeper {
       }
     };
     this.forgetting ??= work()
-      .catch((thrown: unknown) => this.running && warn(`search index could not forget what was deleted yet: ${reasonOf(thrown)}`))
+      .catch((thrown: unknown) => this.running && warn(`search index could not delete purged sessions yet: ${reasonOf(thrown)}`))
       .then(() => (this.forgetting = undefined));
   }
 }

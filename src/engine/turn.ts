@@ -22,19 +22,19 @@ interface TurnParts {
 }
 
 /** The scheduler's state of a turn. */
-interface Hold {
+interface TurnState {
   claim: Claim;
   signal: AbortSignal;
   /** Active time so far. */
   usedMs(): number;
   /** Whether an input was queued behind it in its lane. */
   behind(): boolean;
-  /** Text since the last step; kept if the turn is aborted. */
+  /** Text since the last step; stored if the turn is stopped. */
   live: { add(text: string): void; drop(): void; keep(): void };
   end(end: Lease & RunEnd): Promise<void>;
 }
 
-export function makeTurn({ store, clock }: TurnParts, { claim, signal, usedMs, behind, live, end }: Hold): Turn {
+export function makeTurn({ store, clock }: TurnParts, { claim, signal, usedMs, behind, live, end }: TurnState): Turn {
   const { run, runPk, epoch, lane } = claim;
   const lease = { runPk, epoch, lane };
   let steps = run.step;

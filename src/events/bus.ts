@@ -205,6 +205,6 @@ function* eventOf(t: Reading, row: feed.FeedRow): Body<FeedEvent | undefined> {
       return { ...common, kind: 'delivery', deliveryId, state: row.state!, channel, recipient, ...failed };
     }
     default:
-      throw new InterlaneError('INTERNAL', `feed holds an unknown kind ${JSON.stringify(row.kind)}`);
+      throw new InterlaneError('INTERNAL', `feed has an event of an unknown kind: ${JSON.stringify(row.kind)}`);
   }
 }

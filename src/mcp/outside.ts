@@ -124,7 +124,7 @@ class OutsideServer {
     if (this.opening) return this.opening;
     const wait = this.notBefore - this.parts.clock.elapsed();
     if (wait > 0)
-      return Promise.reject(this.unavailable(`${this.trouble ?? 'is not reachable'}; it is tried again in ${Math.ceil(wait / 1_000)} s`));
+      return Promise.reject(this.unavailable(`${this.trouble ?? 'is not reachable'}; retrying in ${Math.ceil(wait / 1_000)} s`));
     const opening = this.open().catch((thrown: unknown) => {
       const lastOutput = thrown instanceof Error && typeof thrown.cause === 'string' ? thrown.cause : '';
       const why = `cannot be reached: ${plain(reasonOf(thrown))}`;
@@ -172,7 +172,7 @@ class OutsideServer {
     this.failures++;
     this.notBefore = this.parts.clock.elapsed() + pause;
     this.trouble = why;
-    this.parts.warn(`mcp.servers.${this.name} ${why}${lastOutput === '' ? '' : `; its last words: ${plain(lastOutput)}`}`);
+    this.parts.warn(`mcp.servers.${this.name} ${why}${lastOutput === '' ? '' : `; its last output: ${plain(lastOutput)}`}`);
   }
 
   /** Gives up a connection that no longer works. */
@@ -246,7 +246,7 @@ class OutsideServer {
         if (effect === 'once')
           return failure(
             'OUTCOME_UNKNOWN',
-            `server "${this.name}" ${what}; whether it took effect is not known, so check before doing it again`,
+            `server "${this.name}" ${what}; the call may or may not have taken effect, so check before you make it again`,
           );
         if (late || attempt === 2) throw this.unavailable(`${what}; try again later`);
       }
@@ -309,7 +309,7 @@ function textOf({ content, structuredContent }: Pick<CallToolResult, 'content' |
     if (block.type === 'text') return block.text;
     if (block.type === 'resource' && 'text' in block.resource) return block.resource.text;
     if (block.type === 'resource_link') return `[resource ${block.uri}]`;
-    return `[${block.type}, not shown]`;
+    return `[${block.type}, omitted]`;
   });
   const text = parts.length === 0 && structuredContent !== undefined ? JSON.stringify(structuredContent) : parts.join('\n');
   return text.length <= largestAnswer

@@ -61,7 +61,7 @@ async function connect({ url, token, version }: Bridge): Promise<Client> {
   } catch (thrown) {
     throw new InterlaneError(
       'UNAVAILABLE',
-      `gateway at ${url} did not let us in: ${reasonOf(thrown)}; check INTERLANE_URL and INTERLANE_GUEST_TOKEN`,
+      `gateway at ${url} refused the connection: ${reasonOf(thrown)}; check INTERLANE_URL and INTERLANE_GUEST_TOKEN`,
     );
   }
   return client;

@@ -75,7 +75,7 @@ export class Metrics {
     this.exposition.gauge('interlane_deliveries', 'Outbound messages that are not settled, or were given up.', async (set) => {
       for (const [state, n] of Object.entries((await store.read(counts, {})).deliveries)) set({ state }, n);
     });
-    this.exposition.gauge('interlane_event_lag', 'Events that the slowest subscriber has still to hear.', (set) => set({}, lag()));
+    this.exposition.gauge('interlane_event_lag', 'Events that the slowest subscriber is behind.', (set) => set({}, lag()));
     this.exposition.gauge('interlane_connections', 'Connections that are open.', (set) => {
       for (const [door, n] of Object.entries(connections())) set({ door }, n);
     });

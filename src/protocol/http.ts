@@ -18,7 +18,7 @@ export const Failure = z.object({
 export const named = { HistoryPage, Message: PeerMessage, SessionsPage, Started, Run: WaitAnswer, ToolAnswer, Failure };
 
 export interface Route extends HttpRoute {
-  /** `session`: also tokens that are bound to one. `none`: anyone. */
+  /** `session`: tokens that are bound to a session have it too. `none`: no token is needed. */
   scope: Operation['scope'] | 'none';
   about: string;
 }

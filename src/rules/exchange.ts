@@ -48,7 +48,7 @@ function nextTurn(state: ExchangeState, end: TurnEnd, reply: string): ExchangeSt
   // The requester speaks first, with the target's first reply; then they alternate.
   const side = turn % 2 === 1 ? 'requester' : 'target';
   // This includes a requester that was reset or closed since: the target still has a result, and its own channel to announce it on.
-  if (side === 'requester' && !state.canReplyBack) return { next: 'announce', why: 'nobody to reply back to' };
+  if (side === 'requester' && !state.canReplyBack) return { next: 'announce', why: 'the requester cannot get a reply' };
   if (reply === replySkip) return { next: 'announce', why: 'a side skipped its reply' };
   if (state.turn >= state.maxTurns) return { next: 'announce', why: `all ${state.maxTurns} turns were taken` };
   if (!end.mayFlow) return { next: 'announce', why: 'policy stopped the reply' };

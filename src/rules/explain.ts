@@ -47,7 +47,7 @@ export function explainKey(world: World, { key: text, agentId }: z.infer<typeof 
       chatType: keyChatType(key),
       channel: keyChannel(key) ?? sessionChannel(key, {}),
       accountId: 'account' in key && key.account !== undefined ? idOf(key.account) : undefined,
-      id: own === undefined ? undefined : (idOf(own) ?? '(too long: the key holds its digest)'),
+      id: own === undefined ? undefined : (idOf(own) ?? '(too long: the key contains its digest)'),
       thread: key.threads.map((thread) => `${thread.marker} ${idOf(thread.id) ?? '(digest)'}`).join(', ') || undefined,
       parentSessionKey: parent && formatSessionKey(parent),
       sandboxed: isSandboxed(world.agents, key),

@@ -140,7 +140,7 @@ describe('routing', () => {
     const twice = routesOf(
       `{ bindings: [{ agentId: 'a', match: { channel: 'irc' } }, { agentId: 'b', match: { channel: 'IRC', accountId: 'default' } }] }`,
     );
-    expect(twice.warnings).toEqual(['bindings[1] never matches: bindings[0] asks for the same and comes first']);
+    expect(twice.warnings).toEqual(['bindings[1] never matches: bindings[0] has the same conditions and comes first']);
   });
 
   it('names bindings that fail on the account or the kind of peer only, and those that lose', () => {

@@ -75,7 +75,8 @@ export function compileRoutes(settings: Pick<RuleSettings, 'session' | 'bindings
     entry.shapes.add(shapeOf(demand));
     const place = valuesOf(demand);
     const earlier = entry.first.get(place);
-    if (earlier) warnings.push(`bindings[${position}] never matches: bindings[${earlier.position}] asks for the same and comes first`);
+    if (earlier)
+      warnings.push(`bindings[${position}] never matches: bindings[${earlier.position}] has the same conditions and comes first`);
     // Inside a tier the config order wins, so only the first binding with the same conditions can ever match.
     if (!entry.first.has(place))
       entry.first.set(

@@ -24,7 +24,7 @@ function parseEvery(words: string[]): ParsedSchedule {
   const everyMs = words.length === 1 ? parseDuration(words[0]!.toLowerCase()) : undefined;
   if (everyMs === undefined)
     return fail(
-      `duration ${quote(words.join(' '))} is not one; write a number and a unit (ms, s, m, h, d, w), for example "10m" or "1h30m"`,
+      `duration ${quote(words.join(' '))} is not valid; write a number and a unit (ms, s, m, h, d, w), for example "10m" or "1h30m"`,
     );
   if (everyMs < 1_000) return fail('schedule "every" must be at least 1s apart');
   return { ok: true, schedule: { kind: 'every', everyMs } };

@@ -26,7 +26,7 @@ export interface LiveFacts {
 
 /** Details that cost extra queries or work. */
 export interface Details {
-  /** Runs: the one under way, how the last one ended, how many wait. */
+  /** Runs: the active one, the end of the last one, and how many wait. */
   work?: boolean;
   /** The session that spawned it. */
   origin?: boolean;

@@ -22,7 +22,7 @@ const HistoryQuery = z.strictObject({
   limit: z.int('must be a positive integer').min(1, 'must be a positive integer').optional().describe('200 by default, 1000 at most'),
   cursor: Cursor.optional().describe('nextCursor of the page before; leads to older messages'),
   includeTools: Switch.optional().describe('also results of tools'),
-  follow: Switch.optional().describe('stay and hear what is new, as server-sent events; so does accept: text/event-stream'),
+  follow: Switch.optional().describe('stay connected and get new messages as server-sent events; accept: text/event-stream does the same'),
 });
 
 export const HistoryPage = z.object({
@@ -155,7 +155,7 @@ export const chat = {
     result: WaitAnswer,
     http: {
       'GET /runs/{id}': {
-        about: 'how a run stands; also long after it has ended',
+        about: 'the state of a run, even long after its end',
         query: WaitQuery,
         answers: { 200: WaitAnswer },
       },

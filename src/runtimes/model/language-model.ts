@@ -34,20 +34,20 @@ export function languageModel(parts: LanguageModelParts): Model {
     let failure: unknown;
     const choices = models.choices(request.agentId, request.settings.model);
     for (const [index, choice] of choices.entries()) {
-      if (index > 0)
-        parts.warn(`model ${choices[index - 1]!.ref} failed (${plainReason(models, failure)}); ${choice.ref} is tried instead`);
+      if (index > 0) parts.warn(`model ${choices[index - 1]!.ref} failed (${plainReason(models, failure)}); trying ${choice.ref} instead`);
       for (let attempt = 1; attempt <= attempts; attempt++) {
         try {
           return await onceAsItThinks({ ...parts, models: () => models }, choice, request, live, call);
         } catch (thrown) {
           live.signal.throwIfAborted();
-          if (isOverflow(thrown)) throw new InterlaneError('CONTEXT_OVERFLOW', `model ${choice.ref}: the conversation is too long for it`);
+          if (isOverflow(thrown))
+            throw new InterlaneError('CONTEXT_OVERFLOW', `model ${choice.ref}failed: the conversation is too long for its window`);
           failure = thrown;
           live.again();
           if (!canHelp(thrown) || attempt === attempts) break;
           const pause = pauseMs(thrown, attempt);
           parts.warn(
-            `model ${choice.ref} failed (${statusOf(thrown)}); tried again in ${pause / 1_000} s, attempt ${attempt + 1} of ${attempts}`,
+            `model ${choice.ref} failed (${statusOf(thrown)}); retrying in ${pause / 1_000} s, attempt ${attempt + 1} of ${attempts}`,
           );
           await parts.sleep(pause, live.signal);
         }
@@ -55,7 +55,7 @@ export function languageModel(parts: LanguageModelParts): Model {
     }
     const [first] = choices;
     if (!first) throw new InterlaneError('MODEL_UNKNOWN', 'model is not configured; set agents.defaults.model');
-    throw new InterlaneError('MODEL_FAILED', `model ${first.ref} did not answer: ${plainReason(models, failure)}`);
+    throw new InterlaneError('MODEL_FAILED', `model ${first.ref} failed: ${plainReason(models, failure)}`);
   };
   return {
     promptEntries: 2_000,
@@ -119,7 +119,7 @@ async function once(parts: LanguageModelParts, choice: Choice, request: StepRequ
   let cancel = () => {};
   const listen = () => {
     cancel();
-    cancel = parts.after(silenceMs, () => silence.abort(new Error(`it said nothing for ${silenceMs / 1000} seconds`)));
+    cancel = parts.after(silenceMs, () => silence.abort(new Error(`it sent nothing for ${silenceMs / 1000} seconds`)));
   };
   const result: StepResult = { text: '', calls: [], usage: { model: choice.ref, input: 0, output: 0 } };
   const thoughts = new Map<string, Thought>();
@@ -205,7 +205,7 @@ const finishReasons = new Set(['stop', 'tool-calls', 'length', 'content-filter']
 
 const withheld = {
   filter: "the provider's filter withheld the answer",
-  length: 'it used up the length of its answer before it said anything',
+  length: 'it reached its length limit before it wrote any text',
 } as const;
 
 class CutOff extends Error {

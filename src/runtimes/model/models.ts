@@ -125,7 +125,10 @@ export class Models {
     const slash = ref.indexOf('/');
     const [provider, model] = [ref.slice(0, slash).trim(), ref.slice(slash + 1).trim()];
     if (slash < 1 || model === '')
-      throw new InterlaneError('MODEL_UNKNOWN', `model ${JSON.stringify(ref.slice(0, 200))} is not one; write provider/model`);
+      throw new InterlaneError(
+        'MODEL_UNKNOWN',
+        `model ${JSON.stringify(ref.slice(0, 200))} is unknown; write provider/model, for example openai/gpt-5`,
+      );
     if (!this.provider(provider)) {
       const names = [...Object.keys(this.settings.providers), ...(this.found ? [this.found.provider] : [])];
       const [near] = nearest(provider, names);
@@ -192,7 +195,7 @@ export class Models {
     const names = [...keys.keys()];
     throw new InterlaneError(
       'MODEL_UNKNOWN',
-      `auth profile ${JSON.stringify(profile.slice(0, 100))} is not one of provider "${provider}"; it has: ${names.join(', ') || 'none'}`,
+      `auth profile ${JSON.stringify(profile.slice(0, 100))} does not exist at provider "${provider}"; it has: ${names.join(', ') || 'none'}`,
     );
   }
 
