@@ -33,7 +33,7 @@ import { lockState } from './store/sqlite/lock.ts';
 import { openSqliteStore } from './store/sqlite/open.ts';
 import { inMemory, searchName } from './store/sqlite/search-file.ts';
 import { SqliteSearch } from './store/sqlite/search.ts';
-import { openTimeline } from './store/tables/meta.ts';
+import { openTimeline, timelineName } from './store/tables/meta.ts';
 import { builtInTools } from './tools/all.ts';
 import { createInvoker, type Invoker } from './tools/invoke.ts';
 import { forgetWorkspaces } from './tools/workspaces.ts';
@@ -76,6 +76,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
     store,
     path: options.store ? inMemory : join(stateDir, searchName),
     failed: (error) => warn(`search index stopped: ${reasonOf(error)}`),
+    timeline: timelineName,
   });
   const indexes = options.search !== false;
   const undoIndexing = store.follow((events) => {

@@ -1,5 +1,6 @@
 // The `meta` table: facts about the store itself. `timeline` is the secret that cursors are written with; a restore ends it.
-import type { Body, Command, Writing } from '../contract.ts';
+import { hash } from 'node:crypto';
+import type { Body, Command, Reading, Writing } from '../contract.ts';
 
 /** The secret of the store's timeline. A store without one begins a timeline with `fresh`. */
 export const openTimeline: Command<{ fresh: string }, string> = {
@@ -9,6 +10,12 @@ export const openTimeline: Command<{ fresh: string }, string> = {
     return (yield* t.one<{ value: string }>(`SELECT value FROM meta WHERE key = 'timeline'`))!.value;
   },
 };
+
+/** A name of the timeline that does not give its secret away, for what is kept outside the store. */
+export function* timelineName(t: Reading): Body<string> {
+  const row = yield* t.one<{ value: string }>(`SELECT value FROM meta WHERE key = 'timeline'`);
+  return row ? hash('sha256', `name of timeline ${row.value}`, 'base64url') : '';
+}
 
 /** What comes next is another history, and a cursor of the one before must not be read in it. */
 export function* endTimeline(t: Writing): Body<void> {
