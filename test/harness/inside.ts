@@ -19,6 +19,7 @@ import { compileWorld } from '../../src/rules/decide.ts';
 import type { SearchAnswer, SearchIndex } from '../../src/store/search.ts';
 import { inMemory, searchName } from '../../src/store/sqlite/search-file.ts';
 import { SqliteSearch } from '../../src/store/sqlite/search.ts';
+import { timelineName } from '../../src/store/tables/meta.ts';
 import type { Parts } from '../../src/gateway.ts';
 import type { FeedEvent } from '../../src/protocol/event.ts';
 import type { RunView } from '../../src/protocol/run.ts';
@@ -178,6 +179,7 @@ export function openIndex({ inside, stateDir }: Has & { stateDir: string }, kind
     store: inside.store(),
     path: kind === 'memory' ? inMemory : join(stateDir, searchName),
     failed: (error) => failures.push(error),
+    timeline: timelineName,
     ...(kind === 'thread' ? { threadAfter: -1 } : {}),
   });
   return {
