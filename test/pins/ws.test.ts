@@ -86,7 +86,7 @@ it('the corpus of the websocket', async () => {
   await ask('sessions.list', { spawnedBy: 'agent:main:main', archived: 'all' });
   await ask('sessions.list', { limit: 0 });
   await ask('sessions.list', { kinds: ['odd'] });
-  await ask('sessions.list', { limit: 1, cursor: 'nonsense' });
+  await ask('sessions.list', { limit: 1, cursor: '!' });
 
   corpus.heading('chat');
   await ask('chat.send', { sessionKey: 'main', message: 'hi', idempotencyKey: 'k2' });
