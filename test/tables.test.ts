@@ -20,22 +20,13 @@ const owners: Record<string, string[]> = {
 };
 const ownersOf = (table: string) => (owners[table] ?? [`${table.replaceAll('_', '-')}.ts`]).map((file) => `${folder}/${file}`);
 
-/** What may touch tables of others, for now, and why. */
-const exceptions: Record<string, { tables: string[]; why: string }> = {
-  'store/sqlite/search.ts': {
-    tables: ['entries', 'feed', 'sessions', 'sqlite_sequence'],
-    why: 'the search index reads transcripts in a thread of its own; its queries move behind the owners',
-  },
-};
-
 /** What is wrong in one file. */
 function faultsOf(file: string, source: string): string[] {
   const { touched, queries, passed } = scan(source, known);
   const owner = [...known].filter((table) => ownersOf(table).includes(file));
-  const allowed = new Set([...owner, ...(exceptions[file]?.tables ?? [])]);
   const foreign = touched.flatMap(({ line, tables: named, joins }) =>
     named
-      .filter((table) => !allowed.has(table) && !(owner.length > 0 && joins.includes(table)))
+      .filter((table) => !owner.includes(table) && !(owner.length > 0 && joins.includes(table)))
       .map((table) => `${file}:${line} touches ${table === '?' ? 'a table whose name is computed' : table}`),
   );
   const outside = owner.length > 0 ? [] : queries.map((line) => `${file}:${line} asks the store itself`);
@@ -55,7 +46,7 @@ describe('every table has one owner', () => {
 
   it('whose file is there', () => {
     const paths = new Set(files.map(({ file }) => file));
-    const missing = [...tables].filter((table) => table !== 'meta' && !ownersOf(table).every((file) => paths.has(file)));
+    const missing = [...tables].filter((table) => !ownersOf(table).every((file) => paths.has(file)));
     expect(missing).toEqual([]);
   });
 
