@@ -25,7 +25,7 @@ const sweepRows = 50;
 export interface ClaimArgs {
   owner: number;
   free: Record<RunClass, number>;
-  /** A run that was active in two crashes is tried again only while no other such run is active, so that one poison run does not fail others. */
+  /** A run that was active in two crashes is retried only while no other such run is active, so that a poison run fails alone. */
   suspectLive: boolean;
   now: number;
 }
@@ -228,7 +228,7 @@ export function abortRun(
   };
 }
 
-/** At start this gateway has the lock of the state, so runs that are still "running" belong to a dead one. Call again until it returns 0. */
+/** At start this gateway has the state's lock, so "running" runs belong to a dead one. Bounded; call again until it returns 0. */
 export function recoverRuns(current: Current): EngineCommand<{ owner: number; now: number }, number> {
   return {
     name: 'recover runs',

@@ -81,7 +81,7 @@ export function resetSession(
   };
 }
 
-/** Takes a session out of the lists (archive), or frees its key for good (delete). Throws while the session has open work, unless forced. */
+/** Takes a session out of the lists (archive), or frees its key for good (delete). Throws if the session has open work, unless forced. */
 export function closeSession(
   current: Current,
 ): EngineCommand<{ key: string; to: 'archived' | 'deleted'; force: boolean; now: number; operator?: Operator | undefined }, Stopping> {

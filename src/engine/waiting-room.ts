@@ -1,4 +1,4 @@
-// Callers that wait for a run: any number, before, during and after it. A wait is for the run's row, so a caller can reconnect and wait again.
+// Callers that wait for a run: any number, before, during and after it. The run is a row, so a caller can reconnect and wait again.
 import type { Clock } from '../clock.ts';
 import { InterlaneError } from '../errors.ts';
 import type { FeedEvent } from '../protocol/event.ts';

@@ -1,4 +1,4 @@
-// After each commit the bus hands its events to subscribers, in order. A subscriber that missed some first reads them from the feed, without a gap.
+// After each commit the bus hands its events to subscribers, in order. A subscriber that missed some reads them from the feed first.
 import type { FeedEvent } from '../protocol/event.ts';
 import type { RunState } from '../protocol/run.ts';
 import { InterlaneError } from '../errors.ts';

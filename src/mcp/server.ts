@@ -57,7 +57,7 @@ export function mcpServer(version: string, callerTools: CallerTools): McpServer 
   return server;
 }
 
-/** Over HTTP, `authInfo` carries the tools of the authenticated caller. Bad requests go to the client, failures of a call to the operator. */
+/** Over HTTP, `authInfo` carries the tools of the authenticated caller. The client gets errors of requests, the operator failures of calls. */
 export function mcpHandler(version: string, extend: (server: McpServer) => void): McpHttpHandler {
   return createMcpHandler(({ authInfo }) => {
     const server = mcpServer(version, authInfo!.extra!['callerTools'] as CallerTools);

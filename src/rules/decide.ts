@@ -50,7 +50,7 @@ export type Request =
     }
   | { action: 'deliver'; caller: Party; channel: string; chatType?: ChatTypeWord | undefined; text?: string | undefined }
   | { action: 'tool' | 'result'; caller: Party; tool: string; text?: string | undefined }
-  /** An operator is no session and sees sessions up to the level of its token. `sends`: the operator sends a message that needs an answer. */
+  /** An operator is not a session and sees sessions up to its token's level. `sends`: its message needs an answer. */
   | { action: 'operate'; level: Level; target: Party; sends: boolean };
 
 export interface Decision {

@@ -1,4 +1,4 @@
-// The sessions that a viewer may see, as keyset pages: newest first by feed position. The cost of a page does not grow with the number of sessions.
+// The sessions that a viewer may see, as keyset pages: newest first by feed position. The cost of a page does not depend on their number.
 import { levelRank } from '../levels.ts';
 import type { SessionKind } from '../protocol/labels.ts';
 import type { ListScope, World } from '../rules/decide.ts';

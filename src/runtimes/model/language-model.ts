@@ -80,7 +80,7 @@ interface ModelCall {
   level?: keyof typeof levels;
 }
 
-/** Uses the thinking level of the session. If a service refuses the level, the request is repeated without it, and later requests omit it. */
+/** Uses the thinking level of the session. If a service refuses the level, this request and later ones omit it. */
 async function onceAsItThinks(
   parts: LanguageModelParts,
   choice: Choice,

@@ -245,7 +245,7 @@ const lookMs = 500;
 const onlyEmbeds = ({ name, details }: { name?: unknown; details?: unknown }) =>
   /embed|bert/i.test(JSON.stringify([name, details ?? null]));
 
-/** Looks for a key in the environment, then for a local Ollama. Only `up` calls it, and only if no model is configured; INTERLANE_DISCOVER=0 disables it. */
+/** Looks for a key in the environment, then for a local Ollama. Only `up` without a model calls it; INTERLANE_DISCOVER=0 disables it. */
 export async function findModel(
   { models, agents }: { models: { discover: boolean }; agents: { defaults: { model?: string | undefined } } },
   env: Record<string, string | undefined>,
