@@ -1,4 +1,4 @@
-// What a tool is: a name and words for a model, a closed schema, its effect, and a function of a caller it cannot choose.
+// A tool: a name and a description for models, a closed schema, its effect, and a function. The gateway passes in the caller.
 import { z } from 'zod';
 import type { Cursors } from '../cursor.ts';
 import { InterlaneError } from '../errors.ts';
@@ -12,64 +12,64 @@ import type { Viewer } from '../rules/viewer.ts';
 import type { Store } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
 
-/** What tools need from parts that lie above them; the gateway supplies it. */
+/** The dependencies of tools on higher layers; the gateway supplies them. */
 export interface ToolParts {
   store: Store;
   cursors: Cursors;
   engine: Engine;
   /** A message from one session to another. */
   send(args: SendArgs): Promise<Sent>;
-  /** What a session is answered by; undefined where it is a script. */
+  /** The model of a session; undefined for the scripted model. */
   modelOf(session: SessionRow): ModelView | undefined;
-  /** Whether somebody takes the turns of a guest's session. */
+  /** Whether the guest of a session is connected. */
   online(sessionKey: string): boolean;
-  /** The file a transcript was written to, if it was. */
+  /** The file of a transcript, if it was written to one. */
   transcriptPath(sessionId: string): string | undefined;
   /** Where the files of a session are. */
   workspaceDir(session: SessionRow): string;
-  /** Asks the model of a session for a summary of messages of that session. */
+  /** Summarises messages of a session with the session's own model. */
   recap(session: SessionRow, focus: RecapFocus, messages: PromptMessage[], signal: AbortSignal): Promise<{ text: string; usage: Usage }>;
 }
 
-/** What a summary is to be about: everything, or one topic; without its name, the latest. */
+/** The subject of a summary: everything, or one topic; by default the latest topic. */
 export interface RecapFocus {
   scope: 'session' | 'topic';
   topic?: string | undefined;
 }
 
-/** I7. Who calls and with what right, made by the gateway for each call; arguments never name the caller. */
+/** I7. The caller and its rights. The gateway makes this for each call; arguments never name the caller. */
 export interface ToolContext extends ToolParts {
   world: World;
-  /** Reply-back turns of an exchange, at most. */
+  /** The most reply-back turns of an exchange. */
   maxPingPongTurns: number;
   now: number;
-  /** What the call is made by: a run's step, or a caller from outside that is this session. */
+  /** The origin of the call: a run's step, or an outside caller that acts as this session. */
   origin: SendOrigin;
-  /** The turn that calls, if one does. */
+  /** The turn that makes the call, if any. */
   turn?: Turn | undefined;
-  /** The same for the same call, also after a crash: what an outside effect is keyed by. */
+  /** The same for the same call, even after a crash; use it as the idempotency key of outside effects. */
   key: string;
   signal: AbortSignal;
   session: SessionRow;
   caller: Party;
-  /** Every tool there is, and whether this session gets it. */
+  /** All tools, and whether this session gets each. */
   toolsOf(session: SessionRow): ToolAnswer[];
 }
 
-/** A value goes to the model as JSON; `pending` means that the result will be written by whoever answers the wait. */
+/** A value goes to the model as JSON; `pending` means that the end of the wait writes the result. */
 export type ToolOutcome = { value: unknown; isError?: boolean; taint?: number; usage?: Usage } | { pending: true };
 
 export interface Tool {
   name: string;
   description: string;
   params: z.ZodType<Record<string, unknown>>;
-  /** What a crash in the middle means: `pure` and `keyed` are done again, `once` is reported as unknown. */
+  /** What happens after a crash during a call: `pure` and `keyed` calls are repeated, a `once` call is reported as unknown. */
   effect: 'pure' | 'keyed' | 'once';
-  /** It asks a model, which somebody pays for. */
+  /** It uses a model, which costs money. */
   costs?: true;
-  /** Level of what it returns, unless `classification.tools` says otherwise. */
+  /** The level of its results, unless `classification.tools` sets another. */
   level?: Level | undefined;
-  /** Its arguments as JSON Schema, where they are checked by somebody else. */
+  /** Its arguments as JSON Schema, if an outside server validates them. */
   schema?: Record<string, unknown>;
   run(context: ToolContext, args: Record<string, unknown>): Promise<ToolOutcome>;
 }
@@ -85,7 +85,7 @@ export function defineTool<P extends z.ZodType<Record<string, unknown>>>(tool: {
   return tool;
 }
 
-/** Another spelling of an argument: taken, and not shown to models. */
+/** Another name of an argument: accepted, but not offered to models. */
 export const alias = (schema: z.ZodString) => schema.optional().meta({ hidden: true });
 /** An argument that must be given, under this name or its alias. */
 export const needed = (schema: z.ZodString, description: string) => schema.optional().meta({ description, needed: true });
@@ -109,7 +109,7 @@ interface Property extends Record<string, unknown> {
   needed?: true;
 }
 
-/** What a model is told of a tool's arguments: their names, types and meaning. Limits are checked by us, and cost words. */
+/** The arguments in a tool definition: names, types and descriptions. Limits are omitted to save tokens; the gateway checks them. */
 export function inputSchema({ params, schema }: Pick<Tool, 'params' | 'schema'>): Record<string, unknown> {
   if (schema) return schema;
   const { properties = {}, required = [] } = z.toJSONSchema(params, { io: 'input' }) as {

@@ -21,26 +21,26 @@ import type { SessionRow } from '../store/rows.ts';
 import type { Tool, ToolContext, ToolOutcome, ToolParts } from './define.ts';
 
 export interface Invoker {
-  /** Every tool there is by now. */
+  /** The names of all current tools. */
   names(): string[];
-  /** Whether there is such a tool, or may be once its outside server is up. */
+  /** Whether the tool exists, or may exist once its outside server has started. */
   knows(name: string): boolean;
-  /** The tools a session gets: what a model or a guest is offered. */
+  /** The tools of a session, for its model or its guest. */
   toolsFor(session: SessionRow | number, signal?: AbortSignal): Promise<Tool[]>;
   /** A call of a run's step; the result goes into the transcript. */
   invoke(turn: Turn, call: PendingCall): Promise<'done' | 'waiting'>;
-  /** A call from outside by a caller that is this session; the result is answered, not recorded. */
+  /** A call by an outside caller that acts as this session; the result is returned, not recorded. */
   callAs(sessionPk: number, call: OutsideCall, signal: AbortSignal): Promise<ToolAnswer>;
 }
 
 interface OutsideCall {
   tool: string;
   args: Record<string, unknown>;
-  /** The same for the same call, so that one made twice acts once. */
+  /** The same for the same call, so that a repeated call acts once. */
   callId: string;
-  /** Only tools that change nothing. */
+  /** Allow only tools that change nothing. */
   readOnly?: boolean;
-  /** The caller reads all of it, so the session is raised to its level first. */
+  /** The caller reads the result, so the session's taint rises to its level first. */
   raises?: boolean;
 }
 
@@ -51,12 +51,12 @@ interface ToolAnswer {
   usage?: Usage | undefined;
 }
 
-/** Tools from elsewhere, which come and go. */
+/** Tools of outside servers, which can appear and disappear. */
 export interface OutsideTools {
   known(): Tool[];
-  /** Waits for servers whose tools nobody has seen yet, not for long: `once` for each, or `again` for one that has failed before. */
+  /** Waits briefly for servers whose tools are not known yet: `once` for each, or `again` for one that has failed before. */
   ready(servers: string[], wait: 'once' | 'again', signal?: AbortSignal): Promise<void>;
-  /** What is wrong with a server, if something is. */
+  /** The current problem of a server, if any. */
   trouble(server: string): string | undefined;
 }
 
@@ -74,11 +74,11 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
     const { world } = parts.current();
     const holder = partyOfRow(world, session);
     const guest = holder.key.shape === 'guest';
-    // What only a guest has is not there for the others, not even as something refused.
+    // Guest tools do not exist for other sessions, not even as refused ones.
     return all().flatMap(({ name }) => (guest || !guestToolNames.includes(name) ? [toolFor(world, holder, name)] : []));
   };
   const namesFor = (session: SessionRow) => toolsOf(session).flatMap(({ tool, allowed }) => (allowed ? [tool] : []));
-  /** The steps every call goes through, whoever makes it. `start` is committed before the tool acts. */
+  /** The steps of every call, from any caller. `start` is committed before the tool acts. */
   const perform = async (
     sessionPk: number,
     asked: { tool: string; args: Record<string, unknown>; readOnly?: boolean },
@@ -107,7 +107,7 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
     // 2. decide
     const decision = evaluate({ action: 'tool', caller, tool: tool.name, text: JSON.stringify(read.data) }, parts.current().world);
     if (decision.effect === 'BLOCK') return refuse(decision.code ?? 'POLICY_BLOCKED', refusal.policy(tool.name, decision.why));
-    // Taking something out of arguments could change what they mean, so a REDACT rule refuses them instead.
+    // Redacted arguments could mean something else, so a REDACT rule refuses them instead.
     if (decision.effect === 'REDACT') return refuse('POLICY_BLOCKED', refusal.redactedArguments(tool.name));
     // 3. execute
     await start(tool);
@@ -122,7 +122,7 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
       return refuse(thrown instanceof InterlaneError ? thrown.code : 'TOOL_FAILED', reasonOf(thrown));
     }
     if ('pending' in outcome) return 'waiting';
-    // 4. label, and what the operator's rules say of the result
+    // 4. label the result, and apply the operator's rules to it
     const taint = levelRank(join(config.classification.tools[tool.name] ?? tool.level ?? 'PUBLIC', levelName(outcome.taint ?? 0)));
     const text = typeof outcome.value === 'string' ? outcome.value : JSON.stringify(outcome.value);
     const result = evaluate({ action: 'result', caller, tool: tool.name, text }, parts.current().world);
@@ -151,7 +151,7 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
               if (call.state === 'planned' && tool.effect !== 'pure') await turn.startCall(call);
             });
       if (answer === 'waiting') return 'waiting';
-      // 5. record. Outside of any try: if this fails, the call is not told a result it does not have.
+      // 5. record. Outside of any try: a failure here must not become the result of the call.
       await turn.finishCall(call, answer);
       return 'done';
     },
@@ -165,7 +165,7 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
       if (answer === 'waiting') throw new InterlaneError('INTERNAL', `tool ${call.tool} cannot wait for a caller from outside`);
       const session = await parts.store.read(sessionOf, { sessionPk });
       if (answer.usage) await parts.store.write(chargeSession, { sessionKey: session.key, sessionPk, usage: answer.usage });
-      // I8. Before the answer is given.
+      // I8. Before the caller reads the result.
       if (call.raises && answer.taint > 0)
         await parts.store.write(raiseTaint, { sessionKey: session.key, sessionPk, taint: answer.taint, now: parts.now() });
       return answer;
@@ -173,7 +173,7 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
   };
 }
 
-/** A tool that may have acted when the gateway died is not called again; the model is told. */
+/** A tool that may have acted when the gateway died is not called again; the result says so. */
 async function outcomeUnknown(parts: InvokerParts, sessionPk: number): Promise<ToolAnswer> {
   const session = await parts.store.read(sessionOf, { sessionPk });
   return { text: JSON.stringify({ status: 'error', code: 'OUTCOME_UNKNOWN', error: unknownOutcome }), isError: true, taint: session.taint };
