@@ -18,7 +18,7 @@ import type { Tool } from './tools/define.ts';
 
 export interface GatewayOptions {
   stateDir: string;
-  /** Where everything is kept; by default a SQLite file in the state directory. */
+  /** Where everything is kept, and closed with the gateway; by default a SQLite file in the state directory. */
   store?: Store;
   channels?: Channel[];
   /** What the scripted model follows, until a real model is configured. */
