@@ -161,8 +161,8 @@ const feedAfter: ReadQuery<
 > = {
   name: 'feed',
   *body(t, { cursor, limit }) {
-    const latest = yield* feed.latest(t);
-    const oldest = (yield* feed.oldest(t)) ?? latest + 1;
+    const [latest, first] = yield* t.together(feed.latest(t), feed.oldest(t));
+    const oldest = first ?? latest + 1;
     // The cursor is older than the feed, or from another database: the missed events are unknown.
     if (cursor + 1 < oldest || cursor > latest) return { events: [], reset: true, oldest, last: cursor, more: false };
     const rows = yield* feed.after(t, cursor, limit);

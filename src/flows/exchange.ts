@@ -40,8 +40,9 @@ export const exchangeFlow: Flow<Loaded, ExchangeStep> = {
     const exchange = yield* exchanges.open(t, pk);
     if (!exchange) return undefined;
     const { session, run, reply } = end;
-    const target = yield* sessions.get(t, exchange.tgt_session_pk);
-    const requester = exchange.req_session_pk === null ? undefined : yield* sessions.byPk(t, exchange.req_session_pk);
+    const { tgt_session_pk: targetPk, req_session_pk: requesterPk } = exchange;
+    // A key that nothing has finds nothing: an exchange that an operator began has no requester.
+    const [target, requester] = yield* t.together(sessions.get(t, targetPk), sessions.byPk(t, requesterPk ?? 0));
     const phase = exchange.state as ExchangeState['phase'];
     if (phase === 'request' && run.reply_seq !== null) exchange.first_seq = run.reply_seq;
     if (phase !== 'announce' && run.reply_seq !== null && isTelling(reply)) {
@@ -150,8 +151,8 @@ function* announceContext(
   requester: SessionRow | undefined,
   target: SessionRow,
 ): Body<TurnContext> {
-  const request = yield* entries.textAt(t, target.pk, yield* exchanges.requestSeq(t, exchange.pk));
-  const firstReply = yield* entries.textAt(t, target.pk, exchange.first_seq);
+  const asked = yield* exchanges.requestSeq(t, exchange.pk);
+  const [request, firstReply] = yield* t.together(entries.textAt(t, target.pk, asked), entries.textAt(t, target.pk, exchange.first_seq));
   const saidLast = exchange.last_session_pk;
   let latestReply: string | undefined;
   if (saidLast !== null && !(saidLast === target.pk && exchange.last_seq === exchange.first_seq)) {
