@@ -239,18 +239,18 @@ describe('interlane export and import', () => {
     await on(from).say('hello');
     await stop(gateway);
     const lines = (await exported(from)).trimEnd().split('\n');
-    const cases: [string[], string][] = [
-      [lines.slice(0, -1), 'line 4 of the export comes too early: session agent:main:main has 2 entries, and 1 are here'],
-      [lines.slice(1), 'line 1 of the export does not fit'],
-      [[...lines.slice(0, 2), lines[3]!, lines[2]!], 'line 3 of the export is out of order'],
-      [[...lines, '{'], 'line 5 of the export is not JSON'],
-      [lines.map((line) => line.replace('"key":"agent:main:main"', '"key":"agent:Main:main"')), 'has a key that is not one'],
-      [[...lines, ...lines.slice(1)], 'is out of order'],
-      [[lines[0]!], 'export has no such session'],
+    const cases: [string[], RegExp][] = [
+      [lines.slice(0, -1), /line 4 .*agent:main:main has 2 entries/],
+      [lines.slice(1), /line 1 /],
+      [[...lines.slice(0, 2), lines[3]!, lines[2]!], /line 3 .*order/],
+      [[...lines, '{'], /line 5 .*JSON/],
+      [lines.map((line) => line.replace('"key":"agent:main:main"', '"key":"agent:Main:main"')), /line 2 .*key/],
+      [[...lines, ...lines.slice(1)], /order/],
+      [[lines[0]!], /no .*session/],
     ];
     for (const [input, says] of cases) {
       const { status, stderr } = await interlane(['import', '-', '--state-dir', to], { input: input.join('\n') });
-      expect({ status, stderr }).toEqual({ status: 65, stderr: expect.stringContaining(says) });
+      expect({ status, stderr }).toEqual({ status: 65, stderr: expect.stringMatching(says) });
     }
     expect((await interlane(['export', '--state-dir', to])).status).toBe(66);
   });
