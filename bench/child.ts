@@ -170,18 +170,30 @@ const scenarios: {
     name: 'sessions_history, any page',
     tool: sessionsHistory,
     setting: {},
-    args: (random) => ({ sessionKey: longKey(random(longSessions)), cursor: (60 + random(longTranscript - 60)).toString(36) }),
+    args: (random) => ({ sessionKey: longKey(random(longSessions)), before: 60 + random(longTranscript - 60) }),
   },
 ];
 
 /** From anywhere in the newer half of the list, so that a full page follows. */
 function anyPage(random: (below: number) => number, sessions: number): Record<string, unknown> {
-  return { cursor: (sessions / 2 + random(sessions / 2)).toString(36) };
+  return { before: sessions / 2 + random(sessions / 2) };
 }
 
 /** Without the main sessions that the start of the gateway has just opened. */
 function beforeStart(_random: (below: number) => number, sessions: number): Record<string, unknown> {
-  return { cursor: sessions.toString(36) };
+  return { before: sessions };
+}
+
+/** `before`, a position or a seq, as the cursor that a page would have given. */
+async function withCursor(gateway: Running, { cursors }: ToolContext, { before, ...args }: Record<string, unknown>) {
+  if (before === undefined) return args;
+  const position = Math.floor(Number(before));
+  if (args['sessionKey'] === undefined) return { ...args, cursor: cursors.page('sessions', position) };
+  const { id } = (await gateway.store.read(
+    { name: 'session', body: (t, key: string) => sessionByKey(t, key) },
+    args['sessionKey'] as string,
+  ))!;
+  return { ...args, cursor: cursors.place('older', id, position) };
 }
 
 /** Every kind of page, as a tool gives it to a model: read, cut to the caller's scope, every row shown. */
@@ -199,7 +211,7 @@ async function pages(directory: string, sessions: number): Promise<PagesReport> 
     const context = await contextOf(gateway, setting, caller, startOfTime + sessions * 1_000);
     let rows = 0;
     const ms = await pageMs(200, async () => {
-      const outcome = await tool.run(context, args(random, sessions));
+      const outcome = await tool.run(context, await withCursor(gateway, context, args(random, sessions)));
       const { value } = outcome as { value: { sessions?: unknown[]; messages?: unknown[] } };
       JSON.stringify(value);
       rows = (value.sessions ?? value.messages)!.length;

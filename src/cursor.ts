@@ -80,7 +80,7 @@ export class Cursors {
   pagePosition(kind: ListKind, cursor: string | undefined): number | undefined {
     if (cursor === undefined) return undefined;
     const found = this.read(kind, cursor);
-    if (!found?.session.equals(none)) throw notOne();
+    if (!found?.session.equals(none)) throw unreadable();
     return found.position;
   }
 
@@ -119,6 +119,7 @@ export class Cursors {
   }
 }
 
-export const notOne = () => new InterlaneError('INVALID_REQUEST', 'cursor is not one; use nextCursor of the page before as it is');
+export const unreadable = () =>
+  new InterlaneError('INVALID_REQUEST', 'cursor is not valid here; use the nextCursor of the page before, unchanged');
 
 const lifeOf = (sessionId: string) => createHash('sha256').update(sessionId).digest().subarray(0, none.length);

@@ -56,7 +56,7 @@ export function* enqueue(t: Tx, session: SessionRow, input: Input, now: number):
     notBefore: input.notBefore ?? null,
     now,
   });
-  if (!ready && (yield* runs.queuedIn(t, lane, laneCap + 1)) > laneCap)
+  if (!ready && (yield* isFull(t, lane, pk)))
     throw new InterlaneError('QUEUE_FULL', `session ${JSON.stringify(lane)} has ${laneCap} inputs waiting; try again later`);
   yield* inputs.insert(t, {
     session_pk: session.pk,
@@ -74,6 +74,12 @@ export function* enqueue(t: Tx, session: SessionRow, input: Input, now: number):
   });
   noteRun(t, session, { pk, id: input.runId, class: input.class }, 'queued', now);
   return { pk, id: input.runId, lane };
+}
+
+/** Keys rise, so a lane whose oldest queued run is near the newest cannot be full; only then its queue is counted. */
+function* isFull(t: Tx, lane: string, newest: number): Body<boolean> {
+  const oldest = (yield* runs.oldestQueued(t, lane)) ?? newest;
+  return newest - oldest >= laneCap && (yield* runs.queuedIn(t, lane, laneCap + 1)) > laneCap;
 }
 
 /** I3. Only the head of a lane can be claimed, and only while nothing in the lane is active. */

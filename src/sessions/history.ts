@@ -1,6 +1,6 @@
 // Transcripts for viewers: pages from the end, messages after a cursor, and each message in the protocol's shape.
 import { levelName, levelRank } from '../levels.ts';
-import { notOne, type Cursors } from '../cursor.ts';
+import { unreadable, type Cursors } from '../cursor.ts';
 import { InterlaneError } from '../errors.ts';
 import type { WireMessage } from '../protocol/result.ts';
 import type { TranscriptMessage } from '../protocol/transcript.ts';
@@ -99,7 +99,7 @@ function* messagesOf(t: Reading, rows: EntryRow[], runIds: boolean): Body<Transc
 export function pageBefore(cursors: Cursors, { id, key }: SessionRow, cursor: string | undefined): number | undefined {
   if (cursor === undefined) return undefined;
   const before = cursors.seqOf('older', id, cursor);
-  if (before === undefined) throw notOne();
+  if (before === undefined) throw unreadable();
   if (before === 'elsewhere')
     throw new InterlaneError('SESSION_CHANGED', `session ${JSON.stringify(key)} was reset since that cursor; start without one`);
   return before;

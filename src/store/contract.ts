@@ -157,7 +157,7 @@ export function writing<Event extends { pos: number }>(notes: Noted<Event>[]): W
       return (yield { sql, params, want: 'run' }) as { changes: number };
     },
     *lock(...names) {
-      yield { lock: names.toSorted(), try: false };
+      yield { lock: names.length > 1 ? names.toSorted() : names, try: false };
     },
     *tryLock(name) {
       return (yield { lock: [name], try: true }) as boolean;
@@ -193,7 +193,7 @@ export function writing<Event extends { pos: number }>(notes: Noted<Event>[]): W
 export function* complete<Args, R, Event extends { pos: number }>(
   command: Command<Args, R, Event>,
   args: Args,
-  place: (t: Writing<Event>, notes: FeedNote[], first: number) => Body<void>,
+  place: (t: Writing<Event>, notes: readonly { row: FeedNote }[], first: number) => Body<void>,
 ): Body<{ result: R; events: Event[] }> {
   const notes: Noted<Event>[] = [];
   const t = writing(notes);
@@ -201,10 +201,6 @@ export function* complete<Args, R, Event extends { pos: number }>(
   if (notes.length === 0) return { result, events: [] };
   const last = (yield { next: 'feed', count: notes.length }) as number;
   const first = last - notes.length + 1;
-  yield* place(
-    t,
-    notes.map(({ row }) => row),
-    first,
-  );
+  yield* place(t, notes, first);
   return { result, events: notes.map(({ event }, index) => ({ pos: first + index, ...event }) as unknown as Event) };
 }

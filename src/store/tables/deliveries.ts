@@ -52,22 +52,22 @@ export function* insert(t: Writing, made: NewDelivery): Body<number> {
   return pk;
 }
 
-export function* byId(t: Reading, id: string): Body<DeliveryRow | undefined> {
-  return yield* t.one<DeliveryRow>('SELECT * FROM deliveries WHERE id = ?', id);
+export function byId(t: Reading, id: string): Body<DeliveryRow | undefined> {
+  return t.one<DeliveryRow>('SELECT * FROM deliveries WHERE id = ?', id);
 }
 
-export function* byPk(t: Reading, pk: number): Body<DeliveryRow | undefined> {
-  return yield* t.one<DeliveryRow>('SELECT * FROM deliveries WHERE pk = ?', pk);
+export function byPk(t: Reading, pk: number): Body<DeliveryRow | undefined> {
+  return t.one<DeliveryRow>('SELECT * FROM deliveries WHERE pk = ?', pk);
 }
 
 /** The attempt that is under way, if it still is. */
-export function* underWay(t: Reading, pk: number, attempts: number): Body<DeliveryRow | undefined> {
-  return yield* t.one<DeliveryRow>(`SELECT * FROM deliveries WHERE pk = ? AND state = 'sending' AND attempts = ?`, pk, attempts);
+export function underWay(t: Reading, pk: number, attempts: number): Body<DeliveryRow | undefined> {
+  return t.one<DeliveryRow>(`SELECT * FROM deliveries WHERE pk = ? AND state = 'sending' AND attempts = ?`, pk, attempts);
 }
 
 /** Heads of destinations that are due. The index is named because the planner would otherwise sort everything that is pending. */
-export function* dueHeads(t: Reading, now: number, limit: number): Body<DeliveryRow[]> {
-  return yield* t.all<DeliveryRow>(
+export function dueHeads(t: Reading, now: number, limit: number): Body<DeliveryRow[]> {
+  return t.all<DeliveryRow>(
     `SELECT * FROM deliveries INDEXED BY deliveries_due WHERE state = 'pending' AND head = 1 AND due_at <= ? ORDER BY due_at, pk LIMIT ?`,
     now,
     limit,
@@ -138,8 +138,8 @@ export function* settle(t: Writing, pk: number, as: Settled): Body<void> {
 }
 
 /** What a gateway that is gone was sending. Whether it arrived is not known. */
-export function* orphans(t: Reading, me: number, limit: number): Body<DeliveryRow[]> {
-  return yield* t.all<DeliveryRow>(
+export function orphans(t: Reading, me: number, limit: number): Body<DeliveryRow[]> {
+  return t.all<DeliveryRow>(
     `SELECT * FROM deliveries WHERE state = 'sending' AND (owner IS NULL OR owner <> ?) ORDER BY pk LIMIT ?`,
     me,
     limit,
@@ -162,8 +162,8 @@ export function* queueAgain(t: Writing, pk: number, head: number, now: number): 
 }
 
 /** Newest first. */
-export function* inState(t: Reading, state: DeliveryState, before: number, limit: number): Body<DeliveryRow[]> {
-  return yield* t.all<DeliveryRow>('SELECT * FROM deliveries WHERE state = ? AND pk < ? ORDER BY pk DESC LIMIT ?', state, before, limit);
+export function inState(t: Reading, state: DeliveryState, before: number, limit: number): Body<DeliveryRow[]> {
+  return t.all<DeliveryRow>('SELECT * FROM deliveries WHERE state = ? AND pk < ? ORDER BY pk DESC LIMIT ?', state, before, limit);
 }
 
 /** Deliveries that are not sent, by state; at most 100,000 of each count. */
@@ -181,8 +181,8 @@ export function* openCounts(t: Reading): Body<Record<'pending' | 'unknown' | 'de
   };
 }
 
-export function* someOf(t: Reading, sessionPk: number, limit: number): Body<{ pk: number; dest_key: string; head: number }[]> {
-  return yield* t.all<{ pk: number; dest_key: string; head: number }>(
+export function someOf(t: Reading, sessionPk: number, limit: number): Body<{ pk: number; dest_key: string; head: number }[]> {
+  return t.all<{ pk: number; dest_key: string; head: number }>(
     'SELECT pk, dest_key, head FROM deliveries WHERE session_pk = ? ORDER BY pk LIMIT ?',
     sessionPk,
     limit,
@@ -193,8 +193,8 @@ export function* remove(t: Writing, pk: number): Body<void> {
   yield* t.run('DELETE FROM deliveries WHERE pk = ?', pk);
 }
 
-export function* settledBefore(t: Reading, at: number, limit: number): Body<{ pk: number; dest_key: string }[]> {
-  return yield* t.all<{ pk: number; dest_key: string }>(
+export function settledBefore(t: Reading, at: number, limit: number): Body<{ pk: number; dest_key: string }[]> {
+  return t.all<{ pk: number; dest_key: string }>(
     `SELECT pk, dest_key FROM deliveries WHERE state IN ('sent', 'failed', 'dead') AND first_at < ? ORDER BY first_at, pk LIMIT ?`,
     at,
     limit,

@@ -24,17 +24,17 @@ export function* insert(t: Writing, row: Omit<EntryRow, 'pk'>): Body<EntryRow> {
   return { pk, ...row };
 }
 
-export function* byId(t: Reading, id: string): Body<EntryRow | undefined> {
-  return yield* t.one<EntryRow>('SELECT * FROM entries WHERE id = ?', id);
+export function byId(t: Reading, id: string): Body<EntryRow | undefined> {
+  return t.one<EntryRow>('SELECT * FROM entries WHERE id = ?', id);
 }
 
-export function* bySeq(t: Reading, sessionPk: number, seq: number): Body<EntryRow | undefined> {
-  return yield* t.one<EntryRow>('SELECT * FROM entries WHERE session_pk = ? AND seq = ?', sessionPk, seq);
+export function bySeq(t: Reading, sessionPk: number, seq: number): Body<EntryRow | undefined> {
+  return t.one<EntryRow>('SELECT * FROM entries WHERE session_pk = ? AND seq = ?', sessionPk, seq);
 }
 
 /** Joins: runs. An entry with the id of the run that wrote it. */
-export function* withRun(t: Reading, pk: number): Body<(EntryRow & { run_id: string | null }) | undefined> {
-  return yield* t.one<EntryRow & { run_id: string | null }>(
+export function withRun(t: Reading, pk: number): Body<(EntryRow & { run_id: string | null }) | undefined> {
+  return t.one<EntryRow & { run_id: string | null }>(
     'SELECT entries.*, runs.id AS run_id FROM entries LEFT JOIN runs ON runs.pk = entries.run_pk WHERE entries.pk = ?',
     pk,
   );
@@ -47,22 +47,13 @@ export function* textAt(t: Reading, sessionPk: number, seq: number | null): Body
 }
 
 /** The end of a transcript after a seq, newest first. */
-export function* lastAfter(t: Reading, sessionPk: number, after: number, limit: number): Body<EntryRow[]> {
-  return yield* t.all<EntryRow>(
-    'SELECT * FROM entries WHERE session_pk = ? AND seq > ? ORDER BY seq DESC LIMIT ?',
-    sessionPk,
-    after,
-    limit,
-  );
+export function lastAfter(t: Reading, sessionPk: number, after: number, limit: number): Body<EntryRow[]> {
+  return t.all<EntryRow>('SELECT * FROM entries WHERE session_pk = ? AND seq > ? ORDER BY seq DESC LIMIT ?', sessionPk, after, limit);
 }
 
 /** What a run was asked: the inputs it consumed, in order. */
-export function* askedOf(t: Reading, sessionPk: number, runPk: number): Body<EntryRow[]> {
-  return yield* t.all<EntryRow>(
-    `SELECT * FROM entries WHERE session_pk = ? AND run_pk = ? AND role = 'user' ORDER BY seq`,
-    sessionPk,
-    runPk,
-  );
+export function askedOf(t: Reading, sessionPk: number, runPk: number): Body<EntryRow[]> {
+  return t.all<EntryRow>(`SELECT * FROM entries WHERE session_pk = ? AND run_pk = ? AND role = 'user' ORDER BY seq`, sessionPk, runPk);
 }
 
 // For the search index ----------------------------------------------------------------------------------------------------
@@ -84,8 +75,8 @@ export function* newestPk(t: Reading): Body<number | undefined> {
 }
 
 /** Of all sessions, newest first. */
-export function* sizesBefore(t: Reading, pk: number, limit: number): Body<EntrySize[]> {
-  return yield* t.all<EntrySize>('SELECT pk, octet_length(text) AS bytes FROM entries WHERE pk < ? ORDER BY pk DESC LIMIT ?', pk, limit);
+export function sizesBefore(t: Reading, pk: number, limit: number): Body<EntrySize[]> {
+  return t.all<EntrySize>('SELECT pk, octet_length(text) AS bytes FROM entries WHERE pk < ? ORDER BY pk DESC LIMIT ?', pk, limit);
 }
 
 export function* sizes(t: Reading, pks: readonly number[]): Body<EntrySize[]> {

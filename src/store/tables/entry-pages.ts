@@ -4,13 +4,13 @@ import type { EntryRow } from '../rows.ts';
 import { inBatches } from './value-list.ts';
 
 /** Newest first, strictly before a seq. */
-export function* entriesBefore(t: Reading, sessionPk: number, seq: number, limit: number): Body<EntryRow[]> {
-  return yield* t.all<EntryRow>('SELECT * FROM entries WHERE session_pk = ? AND seq < ? ORDER BY seq DESC LIMIT ?', sessionPk, seq, limit);
+export function entriesBefore(t: Reading, sessionPk: number, seq: number, limit: number): Body<EntryRow[]> {
+  return t.all<EntryRow>('SELECT * FROM entries WHERE session_pk = ? AND seq < ? ORDER BY seq DESC LIMIT ?', sessionPk, seq, limit);
 }
 
 /** Oldest first, strictly after a seq, of entries that are not above a level. */
-export function* entriesAfter(t: Reading, sessionPk: number, seq: number, level: number, limit: number): Body<EntryRow[]> {
-  return yield* t.all<EntryRow>(
+export function entriesAfter(t: Reading, sessionPk: number, seq: number, level: number, limit: number): Body<EntryRow[]> {
+  return t.all<EntryRow>(
     'SELECT * FROM entries WHERE session_pk = ? AND seq > ? AND taint <= ? ORDER BY seq LIMIT ?',
     sessionPk,
     seq,

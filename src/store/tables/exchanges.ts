@@ -36,17 +36,17 @@ export function* addTurn(t: Writing, exchangePk: number, turn: number, runPk: nu
   yield* t.run('INSERT INTO exchange_turns (exchange_pk, turn, run_pk) VALUES (?, ?, ?)', exchangePk, turn, runPk);
 }
 
-export function* byId(t: Reading, id: string): Body<ExchangeRow | undefined> {
-  return yield* t.one<ExchangeRow>('SELECT * FROM exchanges WHERE id = ?', id);
+export function byId(t: Reading, id: string): Body<ExchangeRow | undefined> {
+  return t.one<ExchangeRow>('SELECT * FROM exchanges WHERE id = ?', id);
 }
 
-export function* byPk(t: Reading, pk: number): Body<ExchangeRow | undefined> {
-  return yield* t.one<ExchangeRow>('SELECT * FROM exchanges WHERE pk = ?', pk);
+export function byPk(t: Reading, pk: number): Body<ExchangeRow | undefined> {
+  return t.one<ExchangeRow>('SELECT * FROM exchanges WHERE pk = ?', pk);
 }
 
 /** An exchange that has not ended. */
-export function* open(t: Reading, pk: number): Body<ExchangeRow | undefined> {
-  return yield* t.one<ExchangeRow>('SELECT * FROM exchanges WHERE pk = ? AND end_reason IS NULL', pk);
+export function open(t: Reading, pk: number): Body<ExchangeRow | undefined> {
+  return t.one<ExchangeRow>('SELECT * FROM exchanges WHERE pk = ? AND end_reason IS NULL', pk);
 }
 
 export function* isOpenFor(t: Reading, sessionPk: number): Body<boolean> {
@@ -98,8 +98,8 @@ export function* save(t: Writing, exchange: ExchangeRow, dueAt: number | null): 
   exchange.version++;
 }
 
-export function* due(t: Reading, now: number, limit: number): Body<ExchangeRow[]> {
-  return yield* t.all<ExchangeRow>('SELECT * FROM exchanges WHERE due_at <= ? ORDER BY due_at, pk LIMIT ?', now, limit);
+export function due(t: Reading, now: number, limit: number): Body<ExchangeRow[]> {
+  return t.all<ExchangeRow>('SELECT * FROM exchanges WHERE due_at <= ? ORDER BY due_at, pk LIMIT ?', now, limit);
 }
 
 /** Joins: runs. Whether one of its turns has still to end. */

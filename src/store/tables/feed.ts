@@ -24,16 +24,17 @@ const inserts = Array.from(
 );
 
 /** The last thing a command does: its notes get their positions, and the sessions that spoke move to the top of lists. */
-export function* place(t: Pick<Writing<{ pos: number }>, 'run'>, notes: FeedNote[], first: number): Body<void> {
+export function* place(t: Pick<Writing<{ pos: number }>, 'run'>, notes: readonly { row: FeedNote }[], first: number): Body<void> {
   const moved = new Map<number, number>();
   for (let from = 0; from < notes.length; from += rowsAtOnce) {
-    const part = notes.slice(from, from + rowsAtOnce);
-    const params = part.flatMap((note, index) => {
-      const pos = first + from + index;
-      if (note.moves) moved.set(note.sessionPk, pos);
-      return [pos, note.sessionPk, note.kind, note.refPk, note.state, note.detail, note.level, note.at];
-    });
-    yield* t.run(inserts[part.length - 1]!, ...params);
+    const until = Math.min(from + rowsAtOnce, notes.length);
+    const params: (string | number | null)[] = [];
+    for (let at = from; at < until; at++) {
+      const { sessionPk, kind, refPk, state, detail, level, at: when, moves } = notes[at]!.row;
+      params.push(first + at, sessionPk, kind, refPk, state, detail, level, when);
+      if (moves) moved.set(sessionPk, first + at);
+    }
+    yield* t.run(inserts[until - from - 1]!, ...params);
   }
   for (const [pk, pos] of moved) yield* sessions.moveTo(t as Writing, pk, pos);
 }
@@ -48,13 +49,13 @@ export function* oldest(t: Reading): Body<number | undefined> {
   return (yield* t.one<{ pos: number }>('SELECT pos FROM feed ORDER BY pos LIMIT 1'))?.pos;
 }
 
-export function* after(t: Reading, pos: number, limit: number): Body<FeedRow[]> {
-  return yield* t.all<FeedRow>('SELECT * FROM feed WHERE pos > ? ORDER BY pos LIMIT ?', pos, limit);
+export function after(t: Reading, pos: number, limit: number): Body<FeedRow[]> {
+  return t.all<FeedRow>('SELECT * FROM feed WHERE pos > ? ORDER BY pos LIMIT ?', pos, limit);
 }
 
 /** Joins: entries. The entries that were written after a position and are still there, with the size of their texts. */
-export function* newEntries(t: Reading, pos: number, limit: number): Body<{ pos: number; pk: number; bytes: number }[]> {
-  return yield* t.all<{ pos: number; pk: number; bytes: number }>(
+export function newEntries(t: Reading, pos: number, limit: number): Body<{ pos: number; pk: number; bytes: number }[]> {
+  return t.all<{ pos: number; pk: number; bytes: number }>(
     `SELECT feed.pos, entries.pk, octet_length(entries.text) AS bytes FROM feed JOIN entries ON entries.pk = feed.ref_pk
      WHERE feed.pos > ? AND feed.kind = 'entry' ORDER BY feed.pos LIMIT ?`,
     pos,

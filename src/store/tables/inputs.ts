@@ -64,8 +64,8 @@ export function* aborted(t: Writing, runPk: number, reason: string): Body<void> 
 }
 
 /** The flows that end with a run: those of the inputs it consumed, and of its own input when it never did. */
-export function* flowsOf(t: Reading, runPk: number): Body<{ flow: string; flow_pk: number }[]> {
-  return yield* t.all<{ flow: string; flow_pk: number }>(
+export function flowsOf(t: Reading, runPk: number): Body<{ flow: string; flow_pk: number }[]> {
+  return t.all<{ flow: string; flow_pk: number }>(
     `SELECT flow, flow_pk FROM inputs WHERE flow IS NOT NULL AND taken_by = ?
      UNION ALL SELECT flow, flow_pk FROM inputs WHERE flow IS NOT NULL AND run_pk = ? AND taken_by IS NULL ORDER BY flow_pk, flow`,
     runPk,

@@ -7,17 +7,17 @@ export function* insert(t: Writing, runPk: number, lane: string): Body<void> {
   yield* t.run('INSERT INTO offers (run_pk, lane) VALUES (?, ?) ON CONFLICT DO NOTHING', runPk, lane);
 }
 
-export function* ofRun(t: Reading, runPk: number): Body<OfferRow | undefined> {
-  return yield* t.one<OfferRow>('SELECT * FROM offers WHERE run_pk = ?', runPk);
+export function ofRun(t: Reading, runPk: number): Body<OfferRow | undefined> {
+  return t.one<OfferRow>('SELECT * FROM offers WHERE run_pk = ?', runPk);
 }
 
 /** A lane has at most one turn under way, so at most one offer can be taken or answered. */
-export function* openIn(t: Reading, lane: string): Body<OfferRow | undefined> {
-  return yield* t.one<OfferRow>(`SELECT * FROM offers WHERE lane = ? AND state IN ('open', 'taken') ORDER BY run_pk LIMIT 1`, lane);
+export function openIn(t: Reading, lane: string): Body<OfferRow | undefined> {
+  return t.one<OfferRow>(`SELECT * FROM offers WHERE lane = ? AND state IN ('open', 'taken') ORDER BY run_pk LIMIT 1`, lane);
 }
 
-export function* due(t: Reading, now: number, limit: number): Body<OfferRow[]> {
-  return yield* t.all<OfferRow>('SELECT * FROM offers WHERE due_at <= ? ORDER BY due_at, run_pk LIMIT ?', now, limit);
+export function due(t: Reading, now: number, limit: number): Body<OfferRow[]> {
+  return t.all<OfferRow>('SELECT * FROM offers WHERE due_at <= ? ORDER BY due_at, run_pk LIMIT ?', now, limit);
 }
 
 export function* take(t: Writing, runPk: number, attempt: number, now: number, dueAt: number): Body<void> {
@@ -41,8 +41,8 @@ export function* stop(t: Writing, runPk: number): Body<void> {
 }
 
 /** Joins: runs. Offers of a lane that ended otherwise, with the reason. */
-export function* stoppedIn(t: Reading, lane: string, limit: number): Body<(OfferRow & { id: string; error: string | null })[]> {
-  return yield* t.all<OfferRow & { id: string; error: string | null }>(
+export function stoppedIn(t: Reading, lane: string, limit: number): Body<(OfferRow & { id: string; error: string | null })[]> {
+  return t.all<OfferRow & { id: string; error: string | null }>(
     `SELECT offers.*, runs.id, runs.error FROM offers JOIN runs ON runs.pk = offers.run_pk
      WHERE offers.lane = ? AND offers.state = 'stopped' ORDER BY offers.run_pk LIMIT ?`,
     lane,

@@ -63,8 +63,8 @@ export function* runsBefore(t: Reading, before: number, limit: number, sessionPk
 }
 
 /** Joins: sessions. The session that a run belongs to. */
-export function* sessionOfRun(t: Reading, runId: string): Body<Pick<SessionRow, 'key' | 'agent' | 'parent_key' | 'level'> | undefined> {
-  return yield* t.one<Pick<SessionRow, 'key' | 'agent' | 'parent_key' | 'level'>>(
+export function sessionOfRun(t: Reading, runId: string): Body<Pick<SessionRow, 'key' | 'agent' | 'parent_key' | 'level'> | undefined> {
+  return t.one<Pick<SessionRow, 'key' | 'agent' | 'parent_key' | 'level'>>(
     'SELECT sessions.key, sessions.agent, sessions.parent_key, sessions.level FROM runs JOIN sessions ON sessions.pk = runs.session_pk WHERE runs.id = ?',
     runId,
   );
@@ -89,8 +89,8 @@ export function* openRunCounts(t: Reading): Body<Record<'queued' | 'running' | '
 }
 
 /** Queued runs by class; at most 100,000 of all count. */
-export function* queuedByClass(t: Reading): Body<{ class: string; n: number }[]> {
-  return yield* t.all<{ class: string; n: number }>(
+export function queuedByClass(t: Reading): Body<{ class: string; n: number }[]> {
+  return t.all<{ class: string; n: number }>(
     `SELECT class, count(*) AS n FROM (SELECT class FROM runs WHERE state = 'queued' LIMIT 100000) AS counted GROUP BY class`,
   );
 }

@@ -63,8 +63,8 @@ const split = (row: Record<string, unknown>): RunOfSession => ({
 
 // Looking up -----------------------------------------------------------------------------------------------------------
 
-export function* byPk(t: Reading, pk: number): Body<RunRow | undefined> {
-  return yield* t.one<RunRow>('SELECT * FROM runs WHERE pk = ?', pk);
+export function byPk(t: Reading, pk: number): Body<RunRow | undefined> {
+  return t.one<RunRow>('SELECT * FROM runs WHERE pk = ?', pk);
 }
 
 /** For a key that some other row points with: the run is there. */
@@ -72,8 +72,8 @@ export function* get(t: Reading, pk: number): Body<RunRow> {
   return (yield* byPk(t, pk))!;
 }
 
-export function* byId(t: Reading, id: string): Body<RunRow | undefined> {
-  return yield* t.one<RunRow>('SELECT * FROM runs WHERE id = ?', id);
+export function byId(t: Reading, id: string): Body<RunRow | undefined> {
+  return t.one<RunRow>('SELECT * FROM runs WHERE id = ?', id);
 }
 
 /** The run with this id, or the one that took it in. */
@@ -177,8 +177,8 @@ export function* queuedIn(t: Reading, lane: string, cap: number): Body<number> {
 }
 
 /** Joins: stops. The oldest queued run of a lane, and whether it was stopped. */
-export function* headOf(t: Reading, lane: string): Body<{ pk: number; ready_pos: number | null; stopped: number } | undefined> {
-  return yield* t.one<{ pk: number; ready_pos: number | null; stopped: number }>(
+export function headOf(t: Reading, lane: string): Body<{ pk: number; ready_pos: number | null; stopped: number } | undefined> {
+  return t.one<{ pk: number; ready_pos: number | null; stopped: number }>(
     `SELECT pk, ready_pos, CASE WHEN EXISTS (SELECT 1 FROM stops WHERE stops.lane = runs.lane AND upto >= runs.pk) THEN 1 ELSE 0 END AS stopped
      FROM runs WHERE lane = ? AND state = 'queued' ORDER BY pk LIMIT 1`,
     lane,
@@ -186,8 +186,8 @@ export function* headOf(t: Reading, lane: string): Body<{ pk: number; ready_pos:
 }
 
 /** The running or waiting run of a lane. */
-export function* activeIn(t: Reading, lane: string): Body<RunRow | undefined> {
-  return yield* t.one<RunRow>(`SELECT * FROM runs WHERE lane = ? AND state IN ('running', 'waiting') ORDER BY pk LIMIT 1`, lane);
+export function activeIn(t: Reading, lane: string): Body<RunRow | undefined> {
+  return t.one<RunRow>(`SELECT * FROM runs WHERE lane = ? AND state IN ('running', 'waiting') ORDER BY pk LIMIT 1`, lane);
 }
 
 export function* isOpenIn(t: Reading, lane: string): Body<boolean> {
@@ -204,18 +204,22 @@ export function* setReady(t: Writing, pk: number, readyPos: number | null): Body
   yield* t.run('UPDATE runs SET ready_pos = ? WHERE pk = ?', readyPos, pk);
 }
 
+export function* oldestQueued(t: Reading, lane: string): Body<number | undefined> {
+  return (yield* t.one<{ pk: number }>(`SELECT pk FROM runs WHERE lane = ? AND state = 'queued' ORDER BY pk LIMIT 1`, lane))?.pk;
+}
+
 export function* lastQueued(t: Reading, lane: string): Body<number | undefined> {
   return (yield* t.one<{ pk: number }>(`SELECT pk FROM runs WHERE lane = ? AND state = 'queued' ORDER BY pk DESC LIMIT 1`, lane))?.pk;
 }
 
 /** Queued runs of a lane up to one of them, oldest first. */
-export function* queuedUpTo(t: Reading, lane: string, upto: number, limit: number): Body<RunRow[]> {
-  return yield* t.all<RunRow>(`SELECT * FROM runs WHERE lane = ? AND state = 'queued' AND pk <= ? ORDER BY pk LIMIT ?`, lane, upto, limit);
+export function queuedUpTo(t: Reading, lane: string, upto: number, limit: number): Body<RunRow[]> {
+  return t.all<RunRow>(`SELECT * FROM runs WHERE lane = ? AND state = 'queued' AND pk <= ? ORDER BY pk LIMIT ?`, lane, upto, limit);
 }
 
 /** Joins: inputs. What waits behind a run of the same life, oldest first, with how it asked to be queued. */
-export function* behind(t: Reading, run: RunRow, limit: number): Body<(RunRow & { mode: QueueMode; merge_key: string })[]> {
-  return yield* t.all<RunRow & { mode: QueueMode; merge_key: string }>(
+export function behind(t: Reading, run: RunRow, limit: number): Body<(RunRow & { mode: QueueMode; merge_key: string })[]> {
+  return t.all<RunRow & { mode: QueueMode; merge_key: string }>(
     `SELECT runs.*, inputs.mode, inputs.merge_key FROM runs JOIN inputs ON inputs.run_pk = runs.pk
      WHERE runs.lane = ? AND runs.state = 'queued' AND runs.session_pk = ? ORDER BY runs.pk LIMIT ?`,
     run.lane,
@@ -340,8 +344,8 @@ export function* requestAbort(t: Writing, pk: number, reason: string): Body<void
 }
 
 /** Runs that say "running" but belong to a gateway that is gone. */
-export function* orphans(t: Reading, me: number, limit: number): Body<RunRow[]> {
-  return yield* t.all<RunRow>(`SELECT * FROM runs WHERE state = 'running' AND owner <> ? ORDER BY pk LIMIT ?`, me, limit);
+export function orphans(t: Reading, me: number, limit: number): Body<RunRow[]> {
+  return t.all<RunRow>(`SELECT * FROM runs WHERE state = 'running' AND owner <> ? ORDER BY pk LIMIT ?`, me, limit);
 }
 
 /** A run whose gateway died goes on when it gets a slot. */
@@ -430,8 +434,8 @@ export function* someOf(t: Reading, sessionPk: number, limit: number): Body<numb
 }
 
 /** Joins: exchanges, exchange_turns, waits. Runs that ended long ago and that nothing open depends on. */
-export function* endedBefore(t: Reading, at: number, limit: number): Body<{ pk: number; lane: string }[]> {
-  return yield* t.all<{ pk: number; lane: string }>(
+export function endedBefore(t: Reading, at: number, limit: number): Body<{ pk: number; lane: string }[]> {
+  return t.all<{ pk: number; lane: string }>(
     `SELECT pk, lane FROM runs WHERE ended_at < ?
      AND NOT EXISTS (SELECT 1 FROM exchanges JOIN exchange_turns ON exchange_pk = exchanges.pk WHERE exchange_turns.run_pk = runs.pk AND end_reason IS NULL)
      AND NOT EXISTS (SELECT 1 FROM waits WHERE target_kind = 'run' AND target_pk = runs.pk AND answer IS NULL)

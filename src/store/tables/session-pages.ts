@@ -59,8 +59,8 @@ export function* agentsWithSessions(t: Reading): Body<string[]> {
 
 // Finding -------------------------------------------------------------------------------------------------------------
 
-export function* currentById(t: Reading, id: string): Body<SessionRow | undefined> {
-  return yield* t.one<SessionRow>('SELECT * FROM sessions WHERE id = ? AND current = 1', id);
+export function currentById(t: Reading, id: string): Body<SessionRow | undefined> {
+  return t.one<SessionRow>('SELECT * FROM sessions WHERE id = ? AND current = 1', id);
 }
 
 export function* currentByLabel(t: Reading, label: string, agent?: string): Body<SessionRow[]> {
@@ -69,16 +69,16 @@ export function* currentByLabel(t: Reading, label: string, agent?: string): Body
     : yield* t.all<SessionRow>('SELECT * FROM sessions WHERE agent = ? AND label = ? AND current = 1 ORDER BY pk', agent, label);
 }
 
-export function* currentByIdStart(t: Reading, start: string): Body<SessionRow[]> {
-  return yield* t.all<SessionRow>(
+export function currentByIdStart(t: Reading, start: string): Body<SessionRow[]> {
+  return t.all<SessionRow>(
     'SELECT * FROM sessions WHERE id >= ? AND id < ? AND current = 1 ORDER BY id LIMIT 10',
     start,
     `${start}\u{10ffff}`,
   );
 }
 
-export function* useById(t: Reading, id: string): Body<Pick<SessionRow, 'level' | 'total_tokens'> | undefined> {
-  return yield* t.one<Pick<SessionRow, 'level' | 'total_tokens'>>('SELECT level, total_tokens FROM sessions WHERE id = ?', id);
+export function useById(t: Reading, id: string): Body<Pick<SessionRow, 'level' | 'total_tokens'> | undefined> {
+  return t.one<Pick<SessionRow, 'level' | 'total_tokens'>>('SELECT level, total_tokens FROM sessions WHERE id = ?', id);
 }
 
 /** The levels of current sessions, for each key that has one. */
@@ -112,6 +112,6 @@ export function* keysByActivity(t: Reading): Body<string[]> {
 }
 
 /** All lives of a key that were not deleted, oldest first. */
-export function* livesOfKey(t: Reading, key: string): Body<SessionRow[]> {
-  return yield* t.all<SessionRow>(`SELECT * FROM sessions WHERE key = ? AND state <> 'deleted' ORDER BY life`, key);
+export function livesOfKey(t: Reading, key: string): Body<SessionRow[]> {
+  return t.all<SessionRow>(`SELECT * FROM sessions WHERE key = ? AND state <> 'deleted' ORDER BY life`, key);
 }

@@ -37,8 +37,8 @@ export const columns = [
 
 // Looking up -----------------------------------------------------------------------------------------------------------
 
-export function* byPk(t: Reading, pk: number): Body<SessionRow | undefined> {
-  return yield* t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', pk);
+export function byPk(t: Reading, pk: number): Body<SessionRow | undefined> {
+  return t.one<SessionRow>('SELECT * FROM sessions WHERE pk = ?', pk);
 }
 
 /** For a key that some other row points with: the session is there. */
@@ -46,8 +46,8 @@ export function* get(t: Reading, pk: number): Body<SessionRow> {
   return (yield* byPk(t, pk))!;
 }
 
-export function* byId(t: Reading, id: string): Body<SessionRow | undefined> {
-  return yield* t.one<SessionRow>('SELECT * FROM sessions WHERE id = ?', id);
+export function byId(t: Reading, id: string): Body<SessionRow | undefined> {
+  return t.one<SessionRow>('SELECT * FROM sessions WHERE id = ?', id);
 }
 
 export function* hasId(t: Reading, id: string): Body<boolean> {
@@ -55,13 +55,13 @@ export function* hasId(t: Reading, id: string): Body<boolean> {
 }
 
 /** The current life of a key. */
-export function* current(t: Reading, key: string): Body<SessionRow | undefined> {
-  return yield* t.one<SessionRow>('SELECT * FROM sessions WHERE key = ? AND current = 1', key);
+export function current(t: Reading, key: string): Body<SessionRow | undefined> {
+  return t.one<SessionRow>('SELECT * FROM sessions WHERE key = ? AND current = 1', key);
 }
 
 /** This life, if it is the current one and neither archived nor deleted. */
-export function* live(t: Reading, pk: number): Body<SessionRow | undefined> {
-  return yield* t.one<SessionRow>(`SELECT * FROM sessions WHERE pk = ? AND current = 1 AND state = 'live'`, pk);
+export function live(t: Reading, pk: number): Body<SessionRow | undefined> {
+  return t.one<SessionRow>(`SELECT * FROM sessions WHERE pk = ? AND current = 1 AND state = 'live'`, pk);
 }
 
 // A life's beginning and end -------------------------------------------------------------------------------------------
@@ -255,8 +255,8 @@ export function* insertLife(t: Writing, life: NewLife): Body<SessionRow> {
 // Forgetting -----------------------------------------------------------------------------------------------------------
 
 /** Joins: runs, exchanges, deliveries. A deleted session for which nothing is under way. */
-export function* purgeable(t: Reading): Body<{ pk: number; key: string } | undefined> {
-  return yield* t.one<{ pk: number; key: string }>(
+export function purgeable(t: Reading): Body<{ pk: number; key: string } | undefined> {
+  return t.one<{ pk: number; key: string }>(
     `SELECT pk, key FROM sessions WHERE state = 'deleted' AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.session_pk = sessions.pk AND ended_at IS NULL)
      AND NOT EXISTS (SELECT 1 FROM exchanges WHERE tgt_session_pk = sessions.pk AND end_reason IS NULL)
      AND NOT EXISTS (SELECT 1 FROM deliveries WHERE deliveries.session_pk = sessions.pk AND deliveries.state = 'sending') ORDER BY pk LIMIT 1`,

@@ -7,12 +7,12 @@ export function* insert(t: Writing, stop: StopRow): Body<void> {
 }
 
 /** The oldest stop of a lane. */
-export function* firstIn(t: Reading, lane: string): Body<StopRow | undefined> {
-  return yield* t.one<StopRow>('SELECT * FROM stops WHERE lane = ? ORDER BY upto LIMIT 1', lane);
+export function firstIn(t: Reading, lane: string): Body<StopRow | undefined> {
+  return t.one<StopRow>('SELECT * FROM stops WHERE lane = ? ORDER BY upto LIMIT 1', lane);
 }
 
-export function* first(t: Reading): Body<StopRow | undefined> {
-  return yield* t.one<StopRow>('SELECT * FROM stops ORDER BY lane, upto LIMIT 1');
+export function first(t: Reading): Body<StopRow | undefined> {
+  return t.one<StopRow>('SELECT * FROM stops ORDER BY lane, upto LIMIT 1');
 }
 
 export function* remove(t: Writing, stop: StopRow): Body<void> {

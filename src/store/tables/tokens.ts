@@ -23,17 +23,17 @@ export type BoundTokenRow = TokenRow & { session_level: number | null };
 const bound = `SELECT tokens.*, sessions.level AS session_level
   FROM tokens LEFT JOIN sessions ON sessions.key = tokens.session_key AND sessions.current = 1`;
 
-export function* byId(t: Reading, id: string): Body<TokenRow | undefined> {
-  return yield* t.one<TokenRow>('SELECT * FROM tokens WHERE id = ?', id);
+export function byId(t: Reading, id: string): Body<TokenRow | undefined> {
+  return t.one<TokenRow>('SELECT * FROM tokens WHERE id = ?', id);
 }
 
-export function* byName(t: Reading, name: string): Body<BoundTokenRow | undefined> {
-  return yield* t.one<BoundTokenRow>(`${bound} WHERE tokens.name = ?`, name);
+export function byName(t: Reading, name: string): Body<BoundTokenRow | undefined> {
+  return t.one<BoundTokenRow>(`${bound} WHERE tokens.name = ?`, name);
 }
 
 /** In the order of their names. */
-export function* inOrder(t: Reading, limit: number): Body<BoundTokenRow[]> {
-  return yield* t.all<BoundTokenRow>(`${bound} ORDER BY tokens.name LIMIT ?`, limit);
+export function inOrder(t: Reading, limit: number): Body<BoundTokenRow[]> {
+  return t.all<BoundTokenRow>(`${bound} ORDER BY tokens.name LIMIT ?`, limit);
 }
 
 export function* anyOperator(t: Reading): Body<boolean> {

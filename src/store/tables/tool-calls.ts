@@ -21,13 +21,13 @@ export function* get(t: Reading, runPk: number, step: number, idx: number): Body
 }
 
 /** Calls of a step that have no result yet. */
-export function* open(t: Reading, runPk: number, step: number): Body<CallRow[]> {
-  return yield* t.all<CallRow>(`SELECT * FROM tool_calls WHERE run_pk = ? AND step = ? AND state <> 'done' ORDER BY idx`, runPk, step);
+export function open(t: Reading, runPk: number, step: number): Body<CallRow[]> {
+  return t.all<CallRow>(`SELECT * FROM tool_calls WHERE run_pk = ? AND step = ? AND state <> 'done' ORDER BY idx`, runPk, step);
 }
 
 /** Calls of any step of a run that have no result yet. */
-export function* unanswered(t: Reading, runPk: number): Body<CallRow[]> {
-  return yield* t.all<CallRow>(`SELECT * FROM tool_calls WHERE run_pk = ? AND state <> 'done' ORDER BY step, idx`, runPk);
+export function unanswered(t: Reading, runPk: number): Body<CallRow[]> {
+  return t.all<CallRow>(`SELECT * FROM tool_calls WHERE run_pk = ? AND state <> 'done' ORDER BY step, idx`, runPk);
 }
 
 export function* started(t: Writing, runPk: number, step: number, idx: number): Body<void> {

@@ -17,8 +17,8 @@ export function* insert(t: Writing, row: Omit<WaitRow, 'pk' | 'answer'>): Body<v
 }
 
 /** Unanswered waits for one target, oldest first. */
-export function* forTarget(t: Reading, kind: WaitRow['target_kind'], pk: number, limit: number): Body<WaitRow[]> {
-  return yield* t.all<WaitRow>(
+export function forTarget(t: Reading, kind: WaitRow['target_kind'], pk: number, limit: number): Body<WaitRow[]> {
+  return t.all<WaitRow>(
     'SELECT * FROM waits WHERE target_kind = ? AND target_pk = ? AND answer IS NULL ORDER BY pk LIMIT ?',
     kind,
     pk,
@@ -26,13 +26,13 @@ export function* forTarget(t: Reading, kind: WaitRow['target_kind'], pk: number,
   );
 }
 
-export function* due(t: Reading, now: number, limit: number): Body<WaitRow[]> {
-  return yield* t.all<WaitRow>('SELECT * FROM waits WHERE due_at <= ? AND answer IS NULL ORDER BY due_at, pk LIMIT ?', now, limit);
+export function due(t: Reading, now: number, limit: number): Body<WaitRow[]> {
+  return t.all<WaitRow>('SELECT * FROM waits WHERE due_at <= ? AND answer IS NULL ORDER BY due_at, pk LIMIT ?', now, limit);
 }
 
 /** The other waits of the same call. */
-export function* besides(t: Reading, wait: WaitRow): Body<WaitRow[]> {
-  return yield* t.all<WaitRow>(
+export function besides(t: Reading, wait: WaitRow): Body<WaitRow[]> {
+  return t.all<WaitRow>(
     'SELECT * FROM waits WHERE run_pk = ? AND step = ? AND idx = ? AND pk <> ? ORDER BY pk',
     wait.run_pk,
     wait.step,
