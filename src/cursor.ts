@@ -120,6 +120,6 @@ export class Cursors {
 }
 
 export const unreadable = () =>
-  new InterlaneError('INVALID_REQUEST', 'cursor is not valid here; use the nextCursor of the page before, unchanged');
+  new InterlaneError('INVALID_REQUEST', 'cursor is not valid here; use the nextCursor of the page before, unchanged, or start without one');
 
 const lifeOf = (sessionId: string) => createHash('sha256').update(sessionId).digest().subarray(0, none.length);
