@@ -35,8 +35,8 @@ export function beginSending(
         const attempts = delivery.attempts + 1;
         // Time without an attempt (a stopped gateway, an earlier message) does not count towards giving up.
         const firstAt = delivery.attempts === 0 ? now : delivery.first_at;
-        yield* deliveries.sending(t, delivery.pk, { attempts, text, firstAt, owner });
-        taken.push({ ...delivery, state: 'sending', attempts, text, first_at: firstAt, owner });
+        if (yield* deliveries.sending(t, delivery.pk, { attempts, text, firstAt, owner }))
+          taken.push({ ...delivery, state: 'sending', attempts, text, first_at: firstAt, owner });
       }
       return { taken, blocked };
     },

@@ -14,8 +14,8 @@ export interface Lease {
 export interface Claim extends Lease {
   run: RunRow;
   session: SessionRow;
-  /** Runs that waited behind it in its lane when it was claimed; 0 or more. */
-  behind: number;
+  /** Whether runs waited behind it in its lane when it was claimed. */
+  behind: boolean;
 }
 
 /** I3. Every write of a run calls this first. Throws LEASE_LOST if another gateway has claimed the run since. */

@@ -40,6 +40,8 @@ interface Live {
   streamed: string;
   /** Whether an input was queued behind it in its lane. */
   behind: boolean;
+  /** Whether its end or its wait is committed, so that it needs no slot. */
+  over: boolean;
 }
 
 class Stopped {
@@ -60,6 +62,8 @@ export class Scheduler {
   private readonly finishRun: ReturnType<typeof finishRun>;
   private readonly live = new Map<number, Live>();
   private readonly lanes = new Map<string, Live>();
+  /** Lanes in which something was queued since the claim under way began. */
+  private readonly queuedMeanwhile = new Set<string>();
   private owner = 0;
   private running = false;
   private claiming: Promise<void> | undefined;
@@ -95,13 +99,19 @@ export class Scheduler {
   }
 
   published(events: FeedEvent[]): void {
-    for (const event of events)
-      if (event.kind === 'run' && event.state === 'queued') {
-        const live = this.lanes.get(event.sessionKey);
+    let ready = false;
+    for (const event of events) {
+      // The event of a claim makes no run ready.
+      if (event.kind !== 'run' || event.state === 'running') continue;
+      ready = true;
+      const live = this.lanes.get(event.sessionKey);
+      if (event.state === 'queued') {
         if (live) live.behind = true;
-      }
-    // The event of a claim makes no run ready.
-    if (events.some((event) => event.kind === 'run' && event.state !== 'running')) this.pump();
+        // A claim under way may begin a turn in this lane, and cannot have seen this run behind it.
+        if (this.claiming) this.queuedMeanwhile.add(event.sessionKey);
+      } else if (live?.claim.run.id === event.runId) live.over = true; // its slot is free from here on
+    }
+    if (ready) this.pump();
   }
 
   /** Interrupts those of the stopped runs that are live in this gateway. */
@@ -118,8 +128,9 @@ export class Scheduler {
     }
     const free = this.freeSlots();
     if (runClasses.every((runClass) => free[runClass] <= 0)) return;
-    const suspectLive = [...this.live.values()].some(({ claim }) => claim.run.crashes >= suspectCrashes);
+    const suspectLive = [...this.live.values()].some(({ claim, over }) => !over && claim.run.crashes >= suspectCrashes);
     const args = { owner: this.owner, free, suspectLive, now: this.parts.clock.now() };
+    this.queuedMeanwhile.clear();
     this.claiming = this.parts.store
       .write(this.claim, args, { urgent: true })
       .then((claims) => {
@@ -140,7 +151,7 @@ export class Scheduler {
 
   private freeSlots(): Record<RunClass, number> {
     const free = { ...this.parts.caps };
-    for (const { claim } of this.live.values()) free[claim.run.class]--;
+    for (const { claim, over } of this.live.values()) if (!over) free[claim.run.class]--;
     return free;
   }
 
@@ -151,16 +162,16 @@ export class Scheduler {
       startedAt: this.parts.clock.elapsed(),
       done: Promise.resolve(),
       streamed: '',
-      behind: claim.behind > 0,
+      behind: claim.behind || this.queuedMeanwhile.has(claim.lane),
+      over: false,
     };
     this.live.set(claim.runPk, live);
     this.lanes.set(claim.lane, live);
     live.done = this.takeTurn(live).finally(() => {
-      const wasFull = this.freeSlots()[claim.run.class] <= 0;
       if (this.live.get(claim.runPk) === live) this.live.delete(claim.runPk);
       if (this.lanes.get(claim.lane) === live) this.lanes.delete(claim.lane);
-      // Claims runs that waited for a slot or for the end of a suspect run. Other runs are claimed when they become ready.
-      if (wasFull || claim.run.crashes >= suspectCrashes) this.pump();
+      // A turn whose end or wait was published has freed its slot already.
+      if (!live.over) this.pump();
     });
   }
 

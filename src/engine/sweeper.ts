@@ -73,11 +73,10 @@ export class Sweeper {
     for (const command of this.commands) while ((await store.write(command, { now: clock.now() }, { urgent: true })) > 0) ready();
     while ((await store.write(purgeSome, { now: clock.now(), keepMs: keepMs ?? null }, { urgent: true })) > 0);
     this.forget();
-    const next = await store.read(nextDue, {});
+    const next = await store.read(nextDue, { now: clock.now() });
     if (!this.running) return;
-    if (next.startable !== null && next.startable <= clock.now()) ready();
-    const startable = next.startable !== null && next.startable > clock.now() ? next.startable : Infinity;
-    const due = Math.min(next.flow ?? Infinity, next.wait ?? Infinity, next.offer ?? Infinity, startable);
+    if (next.startable_now === 1) ready();
+    const due = Math.min(...[next.wait, next.offer, next.flow, next.startable].map((at) => at ?? Infinity));
     const most = due === Infinity ? idleSweepMs : longestSleepMs;
     this.cancel();
     this.cancel = clock.after(Math.min(Math.max(due - clock.now(), 1), most), () => this.sweep());
@@ -111,9 +110,9 @@ function sweepFlows(current: Current): EngineCommand<{ now: number }, number> {
   };
 }
 
-const nextDue: ReadQuery<object, { wait: number | null; offer: number | null; flow: number | null; startable: number | null }> = {
+const nextDue: ReadQuery<{ now: number }, runs.NextDue> = {
   name: 'next due',
-  *body(t) {
-    return yield* runs.nextDue(t);
+  *body(t, { now }) {
+    return yield* runs.nextDue(t, now);
   },
 };

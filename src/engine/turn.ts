@@ -38,8 +38,12 @@ export function makeTurn({ store, clock }: TurnParts, { claim, signal, usedMs, b
   const { run, runPk, epoch, lane } = claim;
   const lease = { runPk, epoch, lane };
   let steps = run.step;
-  // The first step uses the rows that the claim has read; later steps read them again.
+  // The first look uses the row that the claim has read, unless the turn has written something since.
   let fresh: SessionRow | undefined = claim.session;
+  const write: Store['write'] = (command, args, options) => {
+    fresh = undefined;
+    return store.write(command, args, options);
+  };
   const pendingOf = (rows: CallRow[]): PendingCall[] =>
     rows.map((row) => ({
       step: row.step,
@@ -75,27 +79,27 @@ export function makeTurn({ store, clock }: TurnParts, { claim, signal, usedMs, b
     // Ignores a result that comes after the stop.
     delta: (text) => void (signal.aborted || live.add(text)),
     retract: () => void (signal.aborted || live.drop()),
-    compact: (summary) => store.write(compactSession, { ...lease, ...summary, now: clock.now() }, urgent(summary.text.length)),
+    compact: (summary) => write(compactSession, { ...lease, ...summary, now: clock.now() }, urgent(summary.text.length)),
     step: async (step) => {
-      const rows = await store.write(persistStep, { ...lease, ...step, now: clock.now() }, urgent(step.text.length));
+      const rows = await write(persistStep, { ...lease, ...step, now: clock.now() }, urgent(step.text.length));
       steps++;
       live.keep();
       return pendingOf(rows);
     },
     record: async (step, results) => {
-      await store.write(recordStep, { ...lease, ...step, results, now: clock.now() }, urgent(step.text.length));
+      await write(recordStep, { ...lease, ...step, results, now: clock.now() }, urgent(step.text.length));
       steps++;
       live.keep();
     },
-    startCall: (call) => store.write(startCall, { ...lease, step: call.step, idx: call.idx }, urgent()),
+    startCall: (call) => write(startCall, { ...lease, step: call.step, idx: call.idx }, urgent()),
     finishCall: (call, result) =>
-      store.write(finishCall, { ...lease, step: call.step, idx: call.idx, result, now: clock.now() }, urgent(result.text.length)),
+      write(finishCall, { ...lease, step: call.step, idx: call.idx, result, now: clock.now() }, urgent(result.text.length)),
     steer: async () => {
       if (!behind() || !(await store.read(steerWaits, { lane }))) return 0;
-      return store.write(absorbSteer, { ...lease, now: clock.now() }, urgent());
+      return write(absorbSteer, { ...lease, now: clock.now() }, urgent());
     },
-    park: () => store.write(parkRun, { ...lease, usedMs: usedMs(), now: clock.now() }, urgent()),
-    offer: () => store.write(offerRun, { ...lease, usedMs: usedMs(), now: clock.now() }, urgent()),
+    park: () => write(parkRun, { ...lease, usedMs: usedMs(), now: clock.now() }, urgent()),
+    offer: () => write(offerRun, { ...lease, usedMs: usedMs(), now: clock.now() }, urgent()),
     end: ({ text, usage, cut }) => {
       signal.throwIfAborted();
       return end({ ...lease, outcome: 'ok', text, usage, cut, usedMs: usedMs(), now: clock.now() });

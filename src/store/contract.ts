@@ -94,7 +94,7 @@ export interface Store<Event extends { pos: number } = FeedEvent> {
   close(): Promise<void>;
 }
 
-/** Another command was in the way; the store runs the body again. Never shown to a caller. */
+/** Another command was in the way. A store with several writers runs the body again; a caller sees at most BUSY. */
 export class Conflict extends Error {
   override readonly name = 'Conflict';
 }

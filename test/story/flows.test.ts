@@ -38,6 +38,17 @@ describe('a flow', () => {
     expect(flow.applied).toEqual(['1 first ok for all', '2 first ok for all']);
   });
 
+  it('of an input that a run without a flow took in is advanced, too', async () => {
+    const flow = noteFlow();
+    await using hand = await engineByHand({ flows: [flow.flow] });
+    await hand.accept('plain');
+    const { turn } = await hand.turn('plain');
+    await hand.accept('second', { mode: 'steer', flow: { kind: 'note', pk: 2 } });
+    expect(await turn.steer()).toBe(1);
+    await end(hand, 'plain', 'for both');
+    expect(flow.applied).toEqual(['2 plain ok for both']);
+  });
+
   it('of an input whose run never started is advanced by its abort', async () => {
     const flow = noteFlow();
     await using hand = await engineByHand({ flows: [flow.flow] });

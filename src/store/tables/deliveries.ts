@@ -103,16 +103,21 @@ export function* isOpenFor(t: Reading, sessionPk: number): Body<boolean> {
   return found !== undefined;
 }
 
-/** Committed before the first byte leaves. */
-export function* sending(t: Writing, pk: number, attempt: { attempts: number; text: string; firstAt: number; owner: number }): Body<void> {
-  yield* t.run(
-    `UPDATE deliveries SET state = 'sending', attempts = ?, text = ?, first_at = ?, owner = ? WHERE pk = ?`,
+/** Committed before the first byte leaves. False: another gateway sends it. */
+export function* sending(
+  t: Writing,
+  pk: number,
+  attempt: { attempts: number; text: string; firstAt: number; owner: number },
+): Body<boolean> {
+  const { changes } = yield* t.run(
+    `UPDATE deliveries SET state = 'sending', attempts = ?, text = ?, first_at = ?, owner = ? WHERE pk = ? AND state = 'pending'`,
     attempt.attempts,
     attempt.text,
     attempt.firstAt,
     attempt.owner,
     pk,
   );
+  return changes > 0;
 }
 
 export interface Settled {

@@ -1,6 +1,6 @@
 // The `runs` table: every turn, from queued to its one end. Lists of runs are read in run-pages.ts.
 import type { QueueMode, RunClass, RunOutcome } from '../../protocol/run.ts';
-import type { Body, Reading, Writing } from '../contract.ts';
+import { Conflict, type Body, type Reading, type Writing } from '../contract.ts';
 import type { InputRow, ParkedOn, RunRow, SessionRow } from '../rows.ts';
 import * as inputs from './inputs.ts';
 import * as sessions from './sessions.ts';
@@ -253,7 +253,7 @@ export const suspectCrashes = 2;
 export interface Ready extends RunOfSession {
   input: InputRow;
   /** Whether runs wait behind it in its lane. */
-  behind: number;
+  behind: boolean;
 }
 
 const readyOf = `SELECT pk FROM (SELECT pk FROM runs WHERE class = ? AND ready_pos IS NOT NULL AND (not_before IS NULL OR not_before <= ?)
@@ -270,14 +270,14 @@ const claimable = `SELECT ${runAndSession}, ${named('inputs', 'i_', inputs.colum
 export function* ready(t: Reading, free: Record<RunClass, number>, suspects: number, now: number): Body<Ready[]> {
   const classes = Object.entries(free).flatMap(([name, slots]) => [name, now, Math.max(0, slots)]);
   const rows = yield* t.all<Record<string, unknown>>(claimable, ...classes, suspects);
-  return rows.map((row) => ({ ...split(row), input: part(row, 'i_', inputs.columns) as InputRow, behind: row['behind'] as number }));
+  return rows.map((row) => ({ ...split(row), input: part(row, 'i_', inputs.columns) as InputRow, behind: row['behind'] === 1 }));
 }
 
 /** I3. The epoch rises with every claim, so that an earlier holder's writes are refused. False: another gateway was faster. */
 export function* claim(t: Writing, run: RunRow, owner: number, now: number): Body<boolean> {
   const { changes } = yield* t.run(
     `UPDATE runs SET state = 'running', ready_pos = NULL, parked_on = NULL, owner = ?, epoch = ?, started_at = coalesce(started_at, ?)
-     WHERE pk = ? AND epoch = ?`,
+     WHERE pk = ? AND epoch = ? AND ready_pos IS NOT NULL`,
     owner,
     run.epoch + 1,
     now,
@@ -377,11 +377,12 @@ export interface End {
   now: number;
 }
 
+/** A run ends once: a command that read it before another one ended it runs again. */
 export function* end(t: Writing, pk: number, as: End): Body<void> {
-  yield* t.run(
+  const { changes } = yield* t.run(
     `UPDATE runs SET state = ?, ready_pos = NULL, parked_on = NULL, owner = NULL, reply_seq = ?, error_code = ?, error = ?, used_ms = used_ms + ?,
        tokens = tokens + ?, model = coalesce(?, model), input_tokens = input_tokens + ?, output_tokens = output_tokens + ?, cost_micros = cost_micros + ?,
-       ended_at = ? WHERE pk = ?`,
+       ended_at = ? WHERE pk = ? AND ended_at IS NULL`,
     as.outcome,
     as.outcome === 'ok' ? as.replySeq : null,
     as.code,
@@ -395,6 +396,7 @@ export function* end(t: Writing, pk: number, as: End): Body<void> {
     as.now,
     pk,
   );
+  if (changes === 0) throw new Conflict('the run was ended by another command');
 }
 
 /** Its input went into another run, whose answer is its answer. */
@@ -449,12 +451,26 @@ export function* remove(t: Writing, pk: number): Body<void> {
   yield* t.run('DELETE FROM runs WHERE pk = ?', pk);
 }
 
+export interface NextDue {
+  wait: number | null;
+  offer: number | null;
+  flow: number | null;
+  /** When the next run may start that may not start yet. */
+  startable: number | null;
+  /** 1 if a run may start that could not start when it was queued. */
+  startable_now: number;
+}
+
 /** Joins: waits, offers, exchanges. When each kind of stored due time comes next. */
-export function* nextDue(t: Reading): Body<{ wait: number | null; offer: number | null; flow: number | null; startable: number | null }> {
-  return (yield* t.one<{ wait: number | null; offer: number | null; flow: number | null; startable: number | null }>(
+export function* nextDue(t: Reading, now: number): Body<NextDue> {
+  return (yield* t.one<NextDue>(
     `SELECT (SELECT due_at FROM waits WHERE answer IS NULL ORDER BY due_at LIMIT 1) AS wait,
        (SELECT due_at FROM offers WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1) AS offer,
        (SELECT due_at FROM exchanges WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1) AS flow,
-       (SELECT not_before FROM runs WHERE not_before IS NOT NULL AND ready_pos IS NOT NULL ORDER BY not_before LIMIT 1) AS startable`,
+       (SELECT not_before FROM runs WHERE not_before IS NOT NULL AND ready_pos IS NOT NULL AND not_before > ? ORDER BY not_before LIMIT 1) AS startable,
+       CASE WHEN EXISTS (SELECT 1 FROM runs WHERE not_before IS NOT NULL AND ready_pos IS NOT NULL AND not_before <= ?) THEN 1 ELSE 0 END
+         AS startable_now`,
+    now,
+    now,
   ))!;
 }

@@ -1,5 +1,5 @@
 // The `waits` table: what a parked call waits for. Edges are between lanes, so a run queued behind a live one counts.
-import type { Body, Reading, Writing } from '../contract.ts';
+import { Conflict, type Body, type Reading, type Writing } from '../contract.ts';
 import type { WaitRow } from '../rows.ts';
 
 export function* insert(t: Writing, row: Omit<WaitRow, 'pk' | 'answer'>): Body<void> {
@@ -66,8 +66,10 @@ export function* keepAnswer(t: Writing, pk: number, answer: string): Body<void> 
   yield* t.run('UPDATE waits SET answer = ? WHERE pk = ?', answer, pk);
 }
 
+/** A call gets its result once: a command that read its waits before another one answered them runs again. */
 export function* removeCall(t: Writing, wait: WaitRow): Body<void> {
-  yield* t.run('DELETE FROM waits WHERE run_pk = ? AND step = ? AND idx = ?', wait.run_pk, wait.step, wait.idx);
+  const { changes } = yield* t.run('DELETE FROM waits WHERE run_pk = ? AND step = ? AND idx = ?', wait.run_pk, wait.step, wait.idx);
+  if (changes === 0) throw new Conflict('the wait was answered by another command');
 }
 
 export function* removeOf(t: Writing, runPk: number): Body<void> {
