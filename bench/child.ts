@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { Cursors } from '../src/cursor.ts';
 import { partyOfRow } from '../src/engine/policy.ts';
-import { sessionByKey } from '../src/engine/sessions.ts';
+import { current as sessionByKey } from '../src/store/tables/sessions.ts';
 import { isTerminal } from '../src/protocol/run.ts';
 import { compileWorld, type Party } from '../src/rules/decide.ts';
 import { Script } from '../src/runtimes/scripted/scripted.ts';

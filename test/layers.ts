@@ -12,7 +12,7 @@ export const tiers = [
   ['sessions'],
   ['tools', 'channels'],
   ['runtimes', 'delivery', 'mcp'],
-  ['observe', 'scheduler'],
+  ['observe'],
   ['setup.ts'],
   ['server'],
   ['embed.ts'],

@@ -108,7 +108,7 @@ export function* consumeInput(t: Tx, session: SessionRow, run: { pk: number; id:
   yield* inputs.consumed(t, input.pk, run.pk, seq);
 }
 
-/** Schema 4 and older stored the words themselves, which start with "[". */
+/** Schema 3 and older stored the words themselves, which start with "[". */
 const readContext = (text: string) => (text.startsWith('{') ? (JSON.parse(text) as TurnContext) : text);
 
 /** Lets a turn absorb the queued inputs that may join it. Their runs end `ok`, merged into this run, whose end advances their flows. */

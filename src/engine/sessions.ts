@@ -14,7 +14,6 @@ import { noteSession, type EngineCommand, type Tx } from './feed.ts';
 import { promote } from './queue.ts';
 
 export type { NewSession } from '../store/tables/sessions.ts';
-export const sessionByKey = sessions.current;
 
 export function* openSession(t: Tx, key: string, made: sessions.NewSession, now: number): Body<SessionRow> {
   yield* t.lock(`lane:${key}`);
