@@ -12,21 +12,37 @@ export interface OpenOptions {
   readOnly?: boolean;
 }
 
+interface Prepared {
+  statement: StatementSync;
+  /** An INSERT that is asked for the key of its row. */
+  returnsKey: boolean;
+}
+
+const insertReturningKey = /^(INSERT (?![\s\S]*ON CONFLICT)[\s\S]*?)\s+RETURNING pk$/;
+
 /** A connection with its prepared statements. Queries come from our own code, so there are few different ones. */
 export class Connection {
   readonly database: DatabaseSync;
-  private readonly statements = new Map<string, StatementSync>();
+  private readonly statements = new Map<string, Prepared>();
 
   constructor(database: DatabaseSync) {
     this.database = database;
   }
 
   answer(query: Query): unknown {
-    let statement = this.statements.get(query.sql);
-    if (!statement) this.statements.set(query.sql, (statement = this.database.prepare(planned(query.sql))));
+    let prepared = this.statements.get(query.sql);
+    if (!prepared) this.statements.set(query.sql, (prepared = this.prepare(query.sql)));
+    const { statement } = prepared;
+    if (prepared.returnsKey) return { pk: Number(statement.run(...query.params).lastInsertRowid) };
     if (query.want === 'one') return statement.get(...query.params);
     if (query.want === 'all') return statement.all(...query.params);
     return { changes: Number(statement.run(...query.params).changes) };
+  }
+
+  /** `INSERT … RETURNING pk` takes SQLite twice the time of an INSERT whose row id it knows anyway. */
+  private prepare(sql: string): Prepared {
+    const returnsKey = insertReturningKey.test(sql);
+    return { statement: this.database.prepare(planned(returnsKey ? sql.replace(insertReturningKey, '$1') : sql)), returnsKey };
   }
 
   /** For reading: one query, or several that are independent of each other. */

@@ -57,7 +57,7 @@ export interface RunOfSession {
 }
 
 const split = (row: Record<string, unknown>): RunOfSession => ({
-  run: part(row, '', columns) as RunRow,
+  run: row as unknown as RunRow,
   session: part(row, 's_', sessions.columns) as SessionRow,
 });
 
