@@ -12,7 +12,7 @@ export interface Query {
 }
 
 /** What a command may hold alone until it commits. A lane is a session key, a destination is where deliveries go. */
-export type LockName = `lane:${string}` | `dest:${string}` | `instance:${number}` | 'waits' | 'schema';
+export type LockName = `lane:${string}` | `dest:${string}` | 'waits';
 
 /** Numbers that only rise: feed positions, and the order in which runs became ready. Gaps are fine. */
 export type Counter = 'feed' | 'ready';

@@ -3,24 +3,8 @@ import type { DeliveryState } from '../../protocol/delivery.ts';
 import type { Body, Reading, Writing } from '../contract.ts';
 import type { DeliveryRow } from '../rows.ts';
 
-export interface NewDelivery {
-  id: string;
-  session_pk: number;
-  cause: string;
-  cause_pk: number;
-  part: number;
-  dest_key: string;
-  channel: string;
-  account: string | null;
-  recipient: string;
-  thread: string | null;
-  taint: number;
-  text: string;
-  state: 'pending' | 'dead';
-  error: string | null;
-  hash: string | null;
-  now: number;
-}
+type Given = 'id' | 'session_pk' | 'cause' | 'cause_pk' | 'part' | 'dest_key' | 'channel' | 'account' | 'recipient' | 'thread';
+type NewDelivery = Pick<DeliveryRow, Given | 'taint' | 'text' | 'error' | 'hash'> & { state: 'pending' | 'dead'; now: number };
 
 /** I2. Unique by its cause and part. It is the head if nothing else is open for its destination. */
 export function* insert(t: Writing, made: NewDelivery): Body<number> {
