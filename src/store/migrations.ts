@@ -199,4 +199,14 @@ export const migrations: string[] = [
   -- The last position that was given; a store of another kind has a row of this name.
   CREATE VIEW feed_head AS SELECT seq AS pos FROM sqlite_sequence WHERE name = 'feed';
   `,
+  `
+  -- Levels and tokens.
+
+  -- Sessions and their lives.
+
+  -- Runs, deliveries and faults.
+
+  -- Operators: read marks.
+
+  `,
 ];
