@@ -18,7 +18,7 @@ import { absorb, consumeInput } from './queue.ts';
 import { requireLease, type Claim, type Lease } from './lease.ts';
 import { addToSession, recordResult, spentOf, tokensInUse, type CallResult, type Step, type Usage } from './step.ts';
 
-/** A run whose gateway crashed more often than this ends instead of being tried again. */
+/** A run whose gateway crashed more often than this without a step in between ends instead of being tried again. */
 const mostCrashes = 3;
 const sweepRows = 50;
 
@@ -244,7 +244,7 @@ export function recoverRuns(current: Current): EngineCommand<{ owner: number; no
           yield* endRun(t, kernel, run, {
             outcome: 'error',
             code: 'POISON',
-            error: `the gateway died ${run.crashes} times during this run, so it is not retried`,
+            error: `the gateway died ${run.crashes} times at the same step of this run, so it is not retried`,
             now,
           });
       }

@@ -248,7 +248,7 @@ describe('of a run', () => {
     expect(views.map(({ state, errorCode, error }) => `${state} ${errorCode}: ${error}`)).toMatchInlineSnapshot(`
       [
         "timeout TIMEOUT: the run took longer than 2000 ms",
-        "error POISON: the gateway died 4 times during this run, so it is not retried",
+        "error POISON: the gateway died 4 times at the same step of this run, so it is not retried",
         "error RUN_FAILED: the runner stopped without ending the turn",
       ]
     `);

@@ -310,9 +310,13 @@ export interface Spent {
 
 export const nothingSpent: Spent = { model: null, tokens: 0, input: 0, output: 0, costMicros: 0 };
 
+/**
+ * Progress sets the count of crashes back, but only to 1: a run that stores a step and then kills the gateway, again and again, stays a
+ * suspect after each crash and takes no other run with it.
+ */
 export function* stepped(t: Writing, pk: number, step: number, spent: Spent): Body<void> {
   yield* t.run(
-    `UPDATE runs SET step = ?, tokens = tokens + ?, model = coalesce(?, model), input_tokens = input_tokens + ?, output_tokens = output_tokens + ?,
+    `UPDATE runs SET step = ?, crashes = CASE WHEN crashes > 1 THEN 1 ELSE crashes END, tokens = tokens + ?, model = coalesce(?, model), input_tokens = input_tokens + ?, output_tokens = output_tokens + ?,
        cost_micros = cost_micros + ? WHERE pk = ?`,
     step,
     spent.tokens,
