@@ -275,6 +275,8 @@ function capsOf({ agents: { defaults } }: Config): Record<RunClass, number> {
 
 /** Every configured agent's main session exists from the start, so that it can be addressed on day one. */
 function mainSessions({ agents }: World) {
-  const ids = new Set([agents.defaultId, ...agents.byId.keys()]);
-  return [...ids].map((id) => ({ key: formatSessionKey(mainKey(keyContext(agents, id))), made: { agent: id, kind: 'main' } }));
+  return [...agents.byId.keys()].map((id) => ({
+    key: formatSessionKey(mainKey(keyContext(agents, id))),
+    made: { agent: id, kind: 'main' },
+  }));
 }

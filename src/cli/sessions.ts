@@ -60,7 +60,7 @@ const list = (terminal: Terminal, found: WireSession[]) =>
     found.map((one) => [one.key, one.sessionKind, moment(terminal, one.updatedAt), String(one.messageCount), stateOf(one), nameOf(one)]),
   );
 
-const stateOf = ({ archived, status }: WireSession) => (archived ? 'archived' : (status ?? 'idle'));
+const stateOf = ({ archived, orphaned, status }: WireSession) => (archived ? 'archived' : orphaned ? 'orphaned' : (status ?? 'idle'));
 const nameOf = ({ label, displayName }: WireSession) => label ?? displayName ?? '';
 
 /** Each session under the one that spawned it. A session whose parent is not listed is a root. */

@@ -1,6 +1,7 @@
 // Accepting an input: one transaction, acknowledged after its commit. The same request sent again finds the same run.
 import { InterlaneError } from '../errors.ts';
 import type { DeliveryContext } from '../protocol/session.ts';
+import { requireAgent } from '../rules/agents.ts';
 import type { Body } from '../store/contract.ts';
 import * as idempotency from '../store/tables/idempotency.ts';
 import * as runs from '../store/tables/runs.ts';
@@ -45,6 +46,7 @@ export function accept(current: Current): EngineCommand<AcceptArgs, Accepted> {
       if (!session && args.open) session = yield* openSession(t, args.sessionKey, args.open, args.now);
       if (args.operator) session = visibleToOperator(kernel.world, session, args.operator);
       if (!session) throw new InterlaneError('SESSION_NOT_FOUND', `session ${JSON.stringify(args.sessionKey)} does not exist`);
+      requireAgent(kernel.world.agents, session.agent);
       const { runId } = args.input;
       if (runId === args.idempotency?.key && (yield* runs.byId(t, runId))) throw usedKey(runId);
       if (session.state !== 'live') yield* sessions.revive(t, session);

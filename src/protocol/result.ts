@@ -43,6 +43,8 @@ export const WireSession = z.object({
   /** The visibility that an operator granted, instead of `tools.sessions.visibility`. */
   see: Visibility.exactOptional(),
   archived: z.literal(true).exactOptional(),
+  /** Its agent is not in the config any more, so it gets no turn. Operators can read it. */
+  orphaned: z.literal(true).exactOptional(),
   label: z.string().exactOptional(),
   displayName: z.string().exactOptional(),
   status: z.enum(['queued', 'running', 'done', 'failed', 'killed', 'timeout']).exactOptional(),

@@ -1,4 +1,6 @@
 // The configured agents as one table: id → its settings, its own over the defaults.
+import { InterlaneError } from '../errors.ts';
+import { nearest } from '../nearest.ts';
 import { agentId } from '../protocol/ids.ts';
 import type { RuleSettings, SandboxMode, ToolList } from '../protocol/settings.ts';
 import type { KeyContext, SessionKey } from './session-key.ts';
@@ -13,7 +15,7 @@ export interface Agent {
 }
 
 export interface AgentTable {
-  /** Empty when `agents.list` is empty: then any id is an agent with the default settings. */
+  /** Every agent there is: those of `agents.list`; without a list, `main` and the agents that bindings name. */
   byId: Map<string, Agent>;
   defaultId: string;
   unlisted: Omit<Agent, 'id'>;
@@ -21,7 +23,7 @@ export interface AgentTable {
   globalOwner: string | undefined;
 }
 
-export function compileAgents(settings: Pick<RuleSettings, 'agents' | 'session'>): AgentTable {
+export function compileAgents(settings: Pick<RuleSettings, 'agents' | 'session' | 'bindings'>): AgentTable {
   const { defaults, list } = settings.agents;
   const unlisted = { sandbox: defaults.sandbox, allowAgents: allowedIds(defaults.subagents.allowAgents ?? []), tools: { deny: [] } };
   const byId = new Map<string, Agent>();
@@ -40,6 +42,8 @@ export function compileAgents(settings: Pick<RuleSettings, 'agents' | 'session'>
   }
   const chosen = list.find((entry) => entry.default) ?? list[0];
   const defaultId = agentId(chosen?.id ?? 'main');
+  if (list.length === 0)
+    for (const id of [defaultId, ...settings.bindings.map((binding) => agentId(binding.agentId))]) byId.set(id, { id, ...unlisted });
   return {
     byId,
     defaultId,
@@ -49,14 +53,30 @@ export function compileAgents(settings: Pick<RuleSettings, 'agents' | 'session'>
   };
 }
 
-/** The settings of an agent that a key or a binding names. */
+/** The settings of the agent of a key. An agent that was removed from the config has the default settings. */
 export function agentOf(table: AgentTable, id: string): Agent {
   return table.byId.get(id) ?? { id, ...table.unlisted };
 }
 
-/** False only for an id that a written `agents.list` does not have. */
+/** False for an agent that the config never had, or that was removed from it: no session of it gets a turn. */
 export function isKnownAgent(table: AgentTable, id: string): boolean {
-  return table.byId.size === 0 || table.byId.has(id);
+  return table.byId.has(id);
+}
+
+/** Throws for an agent that does not exist, and names the ones that do. */
+export function requireAgent(table: AgentTable, id: string): void {
+  if (!isKnownAgent(table, id)) throw new InterlaneError('AGENT_NOT_FOUND', noSuchAgent(table, id));
+}
+
+const mostNamed = 20;
+
+/** Why an agent does not answer, with the agents that do. */
+function noSuchAgent(table: AgentTable, id: string): string {
+  const ids = [...table.byId.keys()];
+  const [near] = nearest(id, ids);
+  const more = ids.length > mostNamed ? `, and ${ids.length - mostNamed} more` : '';
+  const hint = near === undefined ? `the config has: ${ids.slice(0, mostNamed).join(', ')}${more}` : `did you mean "${near}"?`;
+  return `agent "${id}" does not exist; ${hint}`;
 }
 
 /** The context in which keys of an agent are parsed. */

@@ -7,7 +7,7 @@ import { levels, type ChatTypeWord, type HookName, type Level, type Visibility }
 import type { SessionFacts } from '../protocol/session.ts';
 import type { RuleSettings } from '../protocol/settings.ts';
 import { decideCrossing } from './agent-to-agent.ts';
-import { agentOf, compileAgents, isSandboxed, keyContext, type AgentTable } from './agents.ts';
+import { agentOf, compileAgents, isKnownAgent, isSandboxed, keyContext, type AgentTable } from './agents.ts';
 import { askHook, compilePolicy, type HookSubject, type Policy } from './hooks.ts';
 import { decideSend } from './send-policy.ts';
 import { formatSessionKey, keySpellings, requireSessionKey, keyChannel, type SessionKey } from './session-key.ts';
@@ -101,6 +101,8 @@ export function decide(request: Request, world: World): Decision {
       if (request.caller.storeKey === request.target.storeKey)
         verdict.block('send.self', 'SEND_TO_SELF', 'a session does not send to itself');
       reach(verdict, world, request.caller, request.target);
+      if (!isKnownAgent(world.agents, request.target.key.agent))
+        verdict.block('agent', 'AGENT_NOT_FOUND', `agent "${request.target.key.agent}" is not in the config, so its sessions get no turn`);
       verdict.note('send-policy', 'an inter-session message is not delivered to a channel; its announce is, and is decided then');
       flowTo(verdict, request.caller, request.target.facts.taint, 'the target session');
       hook(verdict, world, request.caller, { hook: 'PRE_CONTEXT_INJECTION', text: request.text });
@@ -148,6 +150,7 @@ export function usableServers(world: World, caller: Party): string[] {
 function holderOf(world: World, caller: Party): ToolHolder {
   return {
     agent: agentOf(world.agents, caller.key.agent),
+    orphaned: !isKnownAgent(world.agents, caller.key.agent),
     depth: depthOf(caller),
     maxSpawnDepth: world.maxSpawnDepth,
     sandboxed: isSandboxed(world.agents, caller.key),

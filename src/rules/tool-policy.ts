@@ -35,6 +35,8 @@ export interface ToolRules {
 /** A session, as far as its tools depend on it. */
 export interface ToolHolder {
   agent: Agent;
+  /** Its agent is not in the config: it gets no tool. */
+  orphaned: boolean;
   depth: number;
   maxSpawnDepth: number;
   sandboxed: boolean;
@@ -68,11 +70,19 @@ export function serverOf({ servers }: ToolRules, tool: string): string | undefin
 /** Every gate is evaluated, so that the trace shows each obstacle; the first refusal is the reason. */
 export function decideTool(rules: ToolRules, tool: string, holder: ToolHolder): ToolAnswer {
   const gates = guestToolNames.includes(tool) ? [forGuest(holder)] : gatesOf(rules, tool, holder);
+  if (holder.orphaned) gates.unshift(forOrphan(holder));
   const trace = gates.map(({ rule, refused, why }): RuleTrace => ({ rule, effect: refused ? 'BLOCK' : 'ALLOW', why }));
   const first = gates.find((gate) => gate.refused);
   if (first) return { tool, allowed: false, code: first.code ?? 'TOOL_NOT_ALLOWED', why: first.why, rules: trace };
   return { tool, allowed: true, why: gates.map((gate) => gate.why).join('; '), rules: trace };
 }
+
+const forOrphan = ({ agent }: ToolHolder): Gate => ({
+  rule: 'agent',
+  refused: true,
+  code: 'AGENT_NOT_FOUND',
+  why: `agent "${agent.id}" is not in the config, so its sessions get no tools`,
+});
 
 /** A guest cannot answer without these tools, so no list applies to them: its token is the permission. */
 const forGuest = ({ guest }: ToolHolder): Gate => ({
@@ -95,6 +105,7 @@ function gatesOf(rules: ToolRules, tool: string, holder: ToolHolder): Gate[] {
 
 /** The servers of which a session could get some tool, before their tools are known. */
 export function serversFor(rules: ToolRules, holder: ToolHolder): string[] {
+  if (holder.orphaned) return [];
   const lists = [holder.agent.tools, channelList(rules, holder), holder.depth > 0 ? rules.children : undefined];
   return [...rules.servers.keys()].filter((server) => {
     const prefix = `${server}__`.toLowerCase();

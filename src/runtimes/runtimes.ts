@@ -4,7 +4,7 @@ import { sleep } from '../clock.ts';
 import type { ModelView, PromptMessage, Runner, Usage } from '../engine/runner.ts';
 import { settingsOf } from '../engine/policy.ts';
 import type { AgentEntry } from '../protocol/settings.ts';
-import { keyContext } from '../rules/agents.ts';
+import { keyContext, requireAgent } from '../rules/agents.ts';
 import type { World } from '../rules/decide.ts';
 import { requireSessionKey } from '../rules/session-key.ts';
 import type { SessionRow } from '../store/rows.ts';
@@ -88,6 +88,8 @@ export class Runtimes {
   runners(invoker: Invoker): (session: SessionRow) => Runner {
     const byModel = new Map([this.scripted, this.language].map((model) => [model, modelRunner(model, invoker)]));
     return (session) => {
+      // A run that was queued before its agent was removed from the config ends here.
+      requireAgent(this.current().world.agents, session.agent);
       if (this.isGuest(session)) return guestRunner;
       const usual = this.modelFor(session.agent, undefined);
       return byModel.get(usual === this.language ? usual : this.modelFor(session.agent, settingsOf(session).model))!;

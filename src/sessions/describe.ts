@@ -4,7 +4,7 @@ import { deliveryOf, settingsOf, type SessionSettings } from '../engine/policy.t
 import type { ModelView } from '../engine/runner.ts';
 import type { RunState } from '../protocol/run.ts';
 import type { DeliveryContext } from '../protocol/session.ts';
-import { keyContext } from '../rules/agents.ts';
+import { isKnownAgent, keyContext } from '../rules/agents.ts';
 import { requireSessionKey, type SessionKey } from '../rules/session-key.ts';
 import { mayRead, type Viewer } from '../rules/viewer.ts';
 import type { Body, Reading } from '../store/contract.ts';
@@ -44,6 +44,8 @@ export interface Described {
   model: ModelView | undefined;
   usualModel: ModelView | undefined;
   online: boolean | undefined;
+  /** Its agent is not in the config, so it gets no turn. */
+  orphaned: boolean;
   transcriptPath: string | undefined;
   active: { runId: string; state: RunState; since: number | null } | undefined;
   lastState: RunState | undefined;
@@ -72,6 +74,7 @@ export function* describe(t: Reading, look: Look & LiveFacts, rows: readonly Ses
       model: look.modelOf(row),
       usualModel: details.usualModel ? look.modelOf({ ...row, settings: '{}' }) : undefined,
       online: key.shape === 'guest' ? look.online(row.key) : undefined,
+      orphaned: !isKnownAgent(world.agents, row.agent),
       transcriptPath: look.transcriptPath(row.id),
       active: active_id && active_state ? { runId: active_id, state: active_state, since: active_since ?? null } : undefined,
       lastState: last_state ?? undefined,

@@ -13,7 +13,7 @@ import type { QueueMode } from '../protocol/run.ts';
 import type { DeliveryContext } from '../protocol/session.ts';
 import { budgetOf } from '../config/budget.ts';
 import type { Config } from '../config/schema.ts';
-import { isKnownAgent, keyContext } from '../rules/agents.ts';
+import { keyContext, requireAgent } from '../rules/agents.ts';
 import { channelLevel, type World } from '../rules/decide.ts';
 import { formatSessionKey, ownedKey, requireSessionKey, sessionKind } from '../rules/session-key.ts';
 import type { Store } from '../store/contract.ts';
@@ -77,8 +77,7 @@ export function createSessions(parts: SessionsParts) {
       const key = requireSessionKey(request.key ?? `dashboard:${fresh}`, keyContext(agents, agent));
       if (request.agentId !== undefined && key.agent !== agent)
         throw new InterlaneError('INVALID_REQUEST', `agentId is "${agent}", but the key belongs to "${key.agent}"; leave one of them out`);
-      if (!isKnownAgent(agents, key.agent))
-        throw new InterlaneError('AGENT_NOT_FOUND', `agent "${key.agent}" does not exist; the operation agents.list returns the agents`);
+      requireAgent(agents, key.agent);
       if (ownedElsewhere.has(key.shape))
         throw new InterlaneError('INVALID_REQUEST', `session of kind "${key.shape}" cannot be opened by hand; choose another key`);
       const made = { id: parts.newId(), agent: key.agent, kind: sessionKind(key), user: asker.principal };
@@ -90,8 +89,7 @@ export function createSessions(parts: SessionsParts) {
     join(asker: Asker, request: { name: string; agentId?: string | undefined; see: Visibility | undefined }) {
       const { agents } = current().world;
       const agent = request.agentId === undefined ? agents.defaultId : agentIdOf(request.agentId);
-      if (!isKnownAgent(agents, agent))
-        throw new InterlaneError('AGENT_NOT_FOUND', `agent "${agent}" does not exist; the operation agents.list returns the agents`);
+      requireAgent(agents, agent);
       const key = ownedKey('guest', request.name, agent);
       const made = { id: parts.newId(), agent, kind: sessionKind(key), user: asker.principal };
       const common = { key: formatSessionKey(key), operator: of(asker), now: parts.now() };

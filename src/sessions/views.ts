@@ -28,6 +28,7 @@ export function wireSession(described: Described): WireSession {
     online: described.online,
     see: settings.see,
     archived: row.state === 'archived' || undefined,
+    orphaned: described.orphaned || undefined,
     label: row.label ?? undefined,
     displayName: settings.displayName,
     status: active ? 'running' : lastState && (isTerminal(lastState) ? ended[lastState] : 'queued'),
@@ -71,6 +72,7 @@ export function toolSession(described: Described, agent: string, verbose = false
     // The shared chat is its owner's main session; other agents reach it by its full key.
     key: key.shape !== 'global' ? row.key : agent === row.agent ? 'main' : `agent:${row.agent}:main`,
     kind: row.kind,
+    ...(described.orphaned ? { orphaned: true } : {}),
     ...(key.shape === 'guest' ? { runtime: 'guest', online: described.online } : {}),
     channel: sessionChannel(key, { channel, lastChannel: delivery?.channel }),
     label: row.label,

@@ -376,7 +376,7 @@ describe('joining', () => {
 
   it('needs an agent that exists and a name that fits', async () => {
     const stage = await open({ agents: { list: [{ id: 'main' }] } });
-    await expect(stage.call('guests.join', { name: 'fable', agentId: 'nobody' })).rejects.toThrow('agents.list');
+    await expect(stage.call('guests.join', { name: 'fable', agentId: 'nobody' })).rejects.toThrow('agent "nobody" does not exist');
     await expect(stage.call('guests.join', { name: 'Fable Five' })).rejects.toMatchObject({ code: 'INVALID_REQUEST' });
   });
 });

@@ -1,6 +1,6 @@
 // A list holds what single reads allow, also after resets, for agents nobody configured, and when the clock was set back.
 import { expect, it } from 'vitest';
-import { testGateway, type TestGateway, type TestOptions } from '../harness/gateway.ts';
+import { testGateway, type ConfigText, type TestGateway, type TestOptions } from '../harness/gateway.ts';
 import { listPages } from '../harness/inside.ts';
 
 const open = (options: TestOptions = {}) => testGateway({ config: { session: { dmScope: 'per-peer' } }, ...options });
@@ -74,8 +74,12 @@ it.each([
   [['main', 'x*'], false],
 ])('an agent that is not configured is listed if and only if it can be read (allow %j)', async (allow, reached) => {
   const key = 'agent:ghost:main';
+  const rules: ConfigText = {
+    session: { dmScope: 'per-peer' },
+    tools: { sessions: { visibility: 'all' }, agentToAgent: { enabled: true, allow } },
+  };
   const hand = await open({
-    config: { session: { dmScope: 'per-peer' }, tools: { sessions: { visibility: 'all' }, agentToAgent: { enabled: true, allow } } },
+    config: { ...rules, agents: { list: [{ id: 'main' }, { id: 'ghost' }] } },
     script: [
       call('^\\nlist$', 'sessions_list', {}),
       call('^\\nread$', 'sessions_history', { sessionKey: key }),
@@ -84,6 +88,7 @@ it.each([
   });
   await hand.accept('ghost', { sessionKey: key, open: { id: 'ghost', agent: 'ghost', kind: 'main' }, text: 'hello' });
   await hand.wait('ghost');
+  await hand.reload(rules);
   expect(keysOf(await ask(hand, 'me', 'list')).includes(key)).toBe(reached);
   expect(await ask<{ code?: string }>(hand, 'me', 'read')).toMatchObject(reached ? { sessionKey: key } : { code: 'SESSION_NOT_FOUND' });
 });

@@ -3,7 +3,7 @@ import { InterlaneError } from '../../errors.ts';
 import type { ReadParams, Results } from '../../protocol/operations/all.ts';
 import type { sessions as table } from '../../protocol/operations/sessions.ts';
 import type { SessionsPage } from '../../protocol/result.ts';
-import { keyContext } from '../../rules/agents.ts';
+import { isKnownAgent, keyContext } from '../../rules/agents.ts';
 import { candidates, keyMeant } from '../../sessions/find.ts';
 import { historyPage } from '../../sessions/history.ts';
 import { listSessions } from '../../sessions/list.ts';
@@ -128,7 +128,7 @@ export function sessionHandlers(context: Context): Handlers<keyof typeof table> 
     'sessions.delete': async ({ key, agentId, expectedSessionId, force }, call) => {
       const row = await find(call, { session: key, agentId });
       if (!row) return { ok: true, key: keyMeant(world(), { session: key, agentId }), deleted: false, archived: [] };
-      if (row.kind === 'main')
+      if (row.kind === 'main' && isKnownAgent(world().agents, row.agent))
         throw new InterlaneError('INVALID_REQUEST', `session ${row.key} is a main session and stays; sessions.reset empties it`);
       sameLife(row, expectedSessionId);
       await engine.closeSession(row.key, 'deleted', force ?? false, operator(call));

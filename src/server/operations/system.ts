@@ -1,7 +1,6 @@
 // Handlers about the gateway itself: health, status, agents.
 import type { system as table } from '../../protocol/operations/system.ts';
-import { agentOf, keyContext } from '../../rules/agents.ts';
-import type { World } from '../../rules/decide.ts';
+import { keyContext } from '../../rules/agents.ts';
 import { counts } from '../../sessions/runs.ts';
 import type { Context, Handlers } from './context.ts';
 
@@ -18,7 +17,7 @@ export function systemHandlers(context: Context): Handlers<keyof typeof table> {
       ...parts.facts(),
       ...(await store.read(counts, {})),
       defaultAgentId: world().agents.defaultId,
-      agents: agentIds(world()).length,
+      agents: world().agents.byId.size,
     }),
     'agents.list': async () => {
       const { agents } = world();
@@ -27,13 +26,12 @@ export function systemHandlers(context: Context): Handlers<keyof typeof table> {
         defaultId: agents.defaultId,
         mainKey: name,
         scope: globalOwner === undefined ? 'per-sender' : 'global',
-        agents: agentIds(world()).map((id) => {
-          const { name: shown } = agentOf(agents, id);
-          return { id, ...(shown === undefined ? {} : { name: shown }), mainSessionKey: mainOf(id) };
-        }),
+        agents: [...agents.byId.values()].map(({ id, name: shown }) => ({
+          id,
+          ...(shown === undefined ? {} : { name: shown }),
+          mainSessionKey: mainOf(id),
+        })),
       };
     },
   };
 }
-
-const agentIds = ({ agents }: World) => [...new Set([agents.defaultId, ...agents.byId.keys()])];
