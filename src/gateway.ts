@@ -37,6 +37,7 @@ import { openTimeline, timelineName } from './store/tables/meta.ts';
 import { builtInTools } from './tools/all.ts';
 import { createInvoker, type Invoker } from './tools/invoke.ts';
 import { forgetWorkspaces } from './tools/workspaces.ts';
+import { Pacer } from './pace.ts';
 
 /** The parts of a gateway, for those who look inside: the demo, tests and benchmarks. */
 export interface Parts {
@@ -55,6 +56,13 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
   const newId = () => randomUUID();
   // A failure that no caller waits for goes to the operator.
   const report = (what: string, error: unknown) => warn(`${what} failed: ${reasonOf(error)}`);
+
+  const pacer = new Pacer({
+    afterTick: (work) => void setImmediate(work),
+    // A next tick that a microtask asks for runs when no microtask is left.
+    afterPiece: (work) => queueMicrotask(() => process.nextTick(work)),
+    elapsed: () => clock.elapsed(),
+  });
 
   // 1. what follows from the config alone
   const metrics = new Metrics();
@@ -142,6 +150,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
     workspaceDir: (session) => current().workspaceDir(session),
     recap: (session, focus, prompt, signal) => runtimes.recap(session, focus, prompt, signal),
     outside,
+    pacer,
   });
   const runnerOf = runtimes.runners(invoker);
 
@@ -159,6 +168,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
       clock,
       current,
       store,
+      pacer,
       bus,
       engine,
       sessions,

@@ -6,6 +6,7 @@ import { InterlaneError } from '../errors.ts';
 import { toPeer } from '../protocol/compat/openclaw.ts';
 import { bufferLimit, frameLimits, RequestFrame, type ErrorShape, type EventName, type ResponseFrame } from '../protocol/frame.ts';
 import { cookieOf } from './access.ts';
+import type { Pace, Pacer } from '../pace.ts';
 import type { Auth } from './auth.ts';
 import { allows, viewerOf, type Caller } from './rights.ts';
 import type { Events, LiveRuns } from './events.ts';
@@ -17,6 +18,7 @@ import { ConnectionSubscriptions } from './subscriptions.ts';
 
 export interface ConnectionParts {
   auth: Auth;
+  pacer: Pacer;
   dispatch: Dispatch;
   events: Events;
   live: LiveRuns;
@@ -53,6 +55,7 @@ export class Connection {
   private readonly parts: ConnectionParts;
   private readonly owner: ConnectionOwner;
   private readonly controller = new AbortController();
+  private readonly pace: Pace;
   /** Set by the welcome. */
   private subscriptions: ConnectionSubscriptions | undefined;
   private undoWatch = () => {};
@@ -74,6 +77,7 @@ export class Connection {
     this.socket = socket;
     this.request = request;
     this.parts = parts;
+    this.pace = parts.pacer.client().pace(this.controller.signal);
     this.owner = owner;
   }
 
@@ -220,9 +224,11 @@ export class Connection {
     this.open++;
     this.endings += ending;
     try {
+      await this.pace.pause();
       const payload = await this.parts.dispatch.call(method, params, {
         caller,
         signal: this.controller.signal,
+        pace: this.pace,
         accepted: (early) => this.respond(id, { ok: true, payload: early }),
         subscriptions: this.subscriptions!,
       });

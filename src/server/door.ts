@@ -27,7 +27,9 @@ import { createHandlers } from './operations/all.ts';
 import { createRoutes } from './routes.ts';
 import { startServer } from './server.ts';
 import { Streams } from './sse.ts';
+import { TokenClients } from './token-clients.ts';
 import { Sockets } from './ws.ts';
+import type { Pacer } from '../pace.ts';
 import type { Store } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
 import type { Tool } from '../tools/define.ts';
@@ -58,6 +60,7 @@ export interface DoorParts {
   stateDir: string;
   clock: Clock;
   store: Store;
+  pacer: Pacer;
   bus: Bus;
   engine: Engine;
   sessions: Sessions;
@@ -136,9 +139,11 @@ export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door &
   const { operations = allOperations } = listen;
   const dispatch = createDispatch(operations, handlers);
   const well = () => metrics.storeHealthy && !parts.stopping();
+  const clients = new TokenClients(parts.pacer, auth);
   const sockets = new Sockets({
     well,
     auth,
+    pacer: parts.pacer,
     dispatch,
     events,
     live,
@@ -164,10 +169,11 @@ export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door &
   const history = createHistory({ store, bus, cursors, world, report });
   const routes = routesOf(operations);
   const answers = createRoutes({ dispatch, history, streams, metrics, table: routes, tools, invoker, version: listen.version, newId });
-  const http = createHttp({ auth, routes, handlers: answers, report, ready: well });
+  const http = createHttp({ auth, clients, routes, handlers: answers, report, ready: well });
   const mcp = createMcpDoor({
     store,
     auth,
+    clients,
     version: listen.version,
     newId,
     after: (ms, work) => clock.after(ms, work),

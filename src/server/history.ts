@@ -7,6 +7,7 @@ import type { FeedEvent } from '../protocol/event.ts';
 import { peerMessage } from '../protocol/compat/openclaw.ts';
 import { historyLimits, type HistoryPage } from '../protocol/operations/chat.ts';
 import type { World } from '../rules/decide.ts';
+import type { Pace } from '../pace.ts';
 import { canSee, type Viewer } from '../rules/viewer.ts';
 import { requireSession } from '../sessions/find.ts';
 import { historyPage, pageBefore, wireMessage, type HistoryPage as Page, type HistoryWish } from '../sessions/history.ts';
@@ -59,20 +60,20 @@ export function createHistory(parts: HistoryParts) {
   });
   return {
     /** The session that the text of a path means. */
-    find: (viewer: Viewer, session: string) => store.read(requireSession(lookOf(viewer)), { session }),
+    find: (viewer: Viewer, session: string, pace: Pace) => store.read(requireSession(lookOf(viewer)), { session }, pace),
 
-    async page(viewer: Viewer, row: SessionRow, wish: Wish): Promise<string> {
-      return written(row, await store.read(historyPage(viewer), wishOf(row, wish)));
+    async page(viewer: Viewer, row: SessionRow, wish: Wish, pace: Pace): Promise<string> {
+      return written(row, await store.read(historyPage(viewer), wishOf(row, wish), pace));
     },
 
     /** Follows a key across its lives: from a page of its end, or from where the reader was when it went away. */
-    follow(viewer: Viewer, key: string, wish: Wish, lastEventId: string | undefined, stream: Stream): void {
+    follow(viewer: Viewer, key: string, wish: Wish, lastEventId: string | undefined, stream: Stream, pace: Pace): void {
       let unsubscribe = () => {};
       let passed = 0;
       stream.onEnd(() => unsubscribe());
 
       const begin = async () => {
-        const { position, row, page } = await store.read(snapshot(lookOf(viewer)), { key, wish });
+        const { position, row, page } = await store.read(snapshot(lookOf(viewer)), { key, wish }, pace);
         await stream.send('history', written(row, page), cursors.now(position));
         listen(position);
       };

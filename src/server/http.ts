@@ -10,12 +10,14 @@ import { readBody } from './body.ts';
 import { httpFailure } from './failure.ts';
 import { readQuery } from './query.ts';
 import type { HttpCall, Handlers } from './routes.ts';
+import type { TokenClients } from './token-clients.ts';
 
 export interface HttpParts {
   auth: Auth;
   /** The routes to serve: all, or some of them. */
   routes: Readonly<Record<string, Route>>;
   handlers: Handlers;
+  clients: TokenClients;
   /** Reports an internal failure to the operator; the client never sees it. */
   report(what: string, error: unknown): void;
   ready(): boolean;
@@ -84,18 +86,23 @@ export function createHttp(parts: HttpParts): Http {
     const undo = auth.onEnd((tokenId) => {
       if (tokenId === caller.tokenId) over.abort(ended);
     });
-    const signal = AbortSignal.any([raw.signal, stopping.signal, over.signal]);
+    // A gateway that stops ends waits, which then answer with the present state; reads end only when nobody wants their result.
+    const unwanted = AbortSignal.any([raw.signal, over.signal]);
+    const signal = AbortSignal.any([unwanted, stopping.signal]);
+    const pace = parts.clients.of(caller.tokenId).pace(unwanted);
     const call: HttpCall = {
       caller,
       method: raw.method,
       headers: raw.headers,
       named: readings(written),
+      pace,
       wire: { signal, drop: () => c.env.drop() },
       valid: async () => (await auth.check(secretOf(c))) !== undefined,
       query: (schema) => readQuery(schema, new URL(raw.url).searchParams),
       body: (schema) => readBody(schema, raw),
     };
     try {
+      await pace.pause();
       const response = await parts.handlers[name](call);
       if (auth.isOver(caller)) throw ended;
       return response;

@@ -13,10 +13,12 @@ import { bearerOf } from './access.ts';
 import type { Auth } from './auth.ts';
 import { viewerOf, type Caller } from './rights.ts';
 import { httpFailure } from './failure.ts';
+import type { TokenClients } from './token-clients.ts';
 
 export interface McpParts {
   store: Store;
   auth: Auth;
+  clients: TokenClients;
   version: string;
   newId(): string;
   after(ms: number, work: () => void): () => void;
@@ -103,8 +105,11 @@ export function createMcpDoor(parts: McpParts): McpDoor {
   };
 
   const toolsOfCaller = async (caller: Caller & { sessionKey: string }, ended: AbortSignal): Promise<CallerTools> => {
+    const client = parts.clients.of(caller.tokenId);
+    const pace = client.pace(ended);
+    await pace.pause();
     const look = { world: parts.world(), viewer: viewerOf(caller) };
-    const session = await parts.store.read(findSession(look), { session: caller.sessionKey });
+    const session = await parts.store.read(findSession(look), { session: caller.sessionKey }, pace);
     if (!session)
       throw new InterlaneError('SESSION_NOT_FOUND', `session ${caller.sessionKey} of this token is gone; ask the operator for a new one`);
     const { invoker, isGuest } = parts;
@@ -115,7 +120,7 @@ export function createMcpDoor(parts: McpParts): McpDoor {
       async call({ tool, args, idempotencyKey }, signal) {
         const callId = idempotencyKey === undefined ? parts.newId() : hash(`${caller.name}\n${idempotencyKey}`);
         try {
-          return await invoker.callAs(session.pk, { tool, args, callId, raises: true }, AbortSignal.any([signal, ended]));
+          return await invoker.callAs(session.pk, { tool, args, callId, raises: true }, client.pace(AbortSignal.any([signal, ended])));
         } catch (thrown) {
           if (signal.aborted) throw thrown;
           if (ended.aborted) return refused(ended.reason as InterlaneError);

@@ -2,6 +2,7 @@
 import type { z } from 'zod';
 import { nearest } from '../nearest.ts';
 import { errorTable, InterlaneError, isErrorCode } from '../errors.ts';
+import type { Pace } from '../pace.ts';
 import { routes, type Route, type RouteName } from '../protocol/http.ts';
 import type { ToolAnswer } from '../protocol/operations/tools.ts';
 import type { Tool } from '../tools/define.ts';
@@ -35,6 +36,7 @@ export interface HttpCall {
   headers: Headers;
   /** The part of the path that has a name in the table: decoded, and the other ways it may be meant. */
   named: { decoded: string; others: string[] };
+  pace: Pace;
   wire: Wire;
   /** Whether its token is still valid. */
   valid(): Promise<boolean>;
@@ -48,16 +50,16 @@ export type Handlers = Record<ClosedRoute, (http: HttpCall) => Promise<Response>
 
 export function createRoutes(parts: RoutesParts): Handlers {
   const { dispatch, history, streams, invoker } = parts;
-  const callOf = ({ caller, wire }: HttpCall) => ({ caller, signal: wire.signal });
+  const callOf = ({ caller, wire, pace }: HttpCall) => ({ caller, signal: wire.signal, pace });
 
   /** A key may contain percent signs, and some clients put it into a path without encoding them. */
-  const sessionOf = async ({ caller, named }: HttpCall) => {
+  const sessionOf = async ({ caller, named, pace }: HttpCall) => {
     try {
-      return await history.find(viewerOf(caller), named.decoded);
+      return await history.find(viewerOf(caller), named.decoded, pace);
     } catch (thrown) {
       if (!(thrown instanceof InterlaneError)) throw thrown;
       for (const key of named.others) {
-        const found = await history.find(viewerOf(caller), key).catch(() => undefined);
+        const found = await history.find(viewerOf(caller), key, pace).catch(() => undefined);
         if (found) return found;
       }
       throw thrown;
@@ -102,12 +104,15 @@ export function createRoutes(parts: RoutesParts): Handlers {
       const follows = follow ?? headers.get('accept')?.includes('text/event-stream') ?? false;
       // A HEAD has no body, so it gets no stream.
       if (!follows || http.method === 'HEAD')
-        return new Response(await history.page(viewerOf(caller), session, wish), { headers: { 'content-type': 'application/json' } });
+        return new Response(await history.page(viewerOf(caller), session, wish, http.pace), {
+          headers: { 'content-type': 'application/json' },
+        });
       if (wish.cursor !== undefined)
         throw new InterlaneError('INVALID_REQUEST', 'cursor leads to older messages and follow to newer ones; ask for one of them');
       const stream = streams.start(caller, http.wire);
       // The stream ends with its token from here on; a token that ended a moment before fails this check.
-      if (await http.valid()) history.follow(viewerOf(caller), session.key, wish, headers.get('last-event-id') || undefined, stream);
+      if (await http.valid())
+        history.follow(viewerOf(caller), session.key, wish, headers.get('last-event-id') || undefined, stream, http.pace);
       else stream.end();
       return new Response(stream.body, {
         headers: { 'content-type': 'text/event-stream; charset=utf-8', 'x-accel-buffering': 'no', connection: 'close' },

@@ -1,6 +1,7 @@
 // The store's contract: writes are named commands whose bodies yield queries; a promise resolves after its commit. Several gateways may
 // share one store, so a body takes the locks it needs by name, never reads a feed position, and may be run again after a conflict.
 import type { FeedEvent } from '../protocol/event.ts';
+import type { Pace } from '../pace.ts';
 
 /** What a query may carry: plain data, so that a command can be run in another thread, or again. */
 export type Value = string | number | null | Uint8Array;
@@ -87,8 +88,8 @@ export interface WriteOptions {
 export interface Store<Event extends { pos: number } = FeedEvent> {
   /** Resolves after the commit. Rejects with what the body threw, or with a store error when nothing is known to be written. */
   write<Args, R>(command: Command<Args, R, Event>, args: Args, options?: WriteOptions): Promise<R>;
-  /** Reads what is committed, as of one moment. */
-  read<Args, R>(query: ReadQuery<Args, R>, args: Args): Promise<R>;
+  /** Reads what is committed, as of one moment. A read for a client has its pace: it stops between statements once the client is gone. */
+  read<Args, R>(query: ReadQuery<Args, R>, args: Args, pace?: Pace): Promise<R>;
   /** Every committed event of every gateway, in feed order, each once. Returns the undo. */
   follow(listener: (events: Event[]) => void): () => void;
   close(): Promise<void>;

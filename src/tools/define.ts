@@ -11,6 +11,7 @@ import type { ToolAnswer } from '../rules/tool-policy.ts';
 import type { Viewer } from '../rules/viewer.ts';
 import type { Store } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
+import type { Pace } from '../pace.ts';
 
 /** The dependencies of tools on higher layers; the gateway supplies them. */
 export interface ToolParts {
@@ -38,7 +39,7 @@ export interface RecapFocus {
 }
 
 /** I7. The caller and its rights. The gateway makes this for each call; arguments never name the caller. */
-export interface ToolContext extends ToolParts {
+export interface ToolContext extends ToolParts, Pace {
   world: World;
   /** The most reply-back turns of an exchange. */
   maxPingPongTurns: number;
@@ -49,7 +50,6 @@ export interface ToolContext extends ToolParts {
   turn?: Turn | undefined;
   /** The same for the same call, even after a crash; use it as the idempotency key of outside effects. */
   key: string;
-  signal: AbortSignal;
   session: SessionRow;
   caller: Party;
   /** All tools, and whether this session gets each. */

@@ -18,6 +18,7 @@ import { redact } from '../rules/hooks.ts';
 import { refusal, unknownOutcome } from '../wording.ts';
 import type { ReadQuery } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
+import type { Pace, Pacer } from '../pace.ts';
 import type { Tool, ToolContext, ToolOutcome, ToolParts } from './define.ts';
 
 export interface Invoker {
@@ -30,7 +31,7 @@ export interface Invoker {
   /** A call of a run's step; the result goes into the transcript. */
   invoke(turn: Turn, call: PendingCall): Promise<'done' | 'waiting'>;
   /** A call by an outside caller that acts as this session; the result is returned, not recorded. */
-  callAs(sessionPk: number, call: OutsideCall, signal: AbortSignal): Promise<ToolAnswer>;
+  callAs(sessionPk: number, call: OutsideCall, pace: Pace): Promise<ToolAnswer>;
 }
 
 interface OutsideCall {
@@ -62,6 +63,7 @@ export interface OutsideTools {
 
 export interface InvokerParts extends ToolParts {
   outside?: OutsideTools;
+  pacer: Pacer;
   now(): number;
   current(): { world: World; config: Config };
 }
@@ -82,7 +84,7 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
   const perform = async (
     sessionPk: number,
     asked: { tool: string; args: Record<string, unknown>; readOnly?: boolean },
-    by: Pick<ToolContext, 'origin' | 'key' | 'turn' | 'signal'>,
+    { pace, ...by }: Pick<ToolContext, 'origin' | 'key' | 'turn'> & { pace: Pace },
     start: (tool: Tool) => Promise<void>,
   ): Promise<ToolAnswer | 'waiting'> => {
     const session = await parts.store.read(sessionOf, { sessionPk });
@@ -95,7 +97,7 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
     // 1. validate
     const server = serverOf(parts.current().world.tools, asked.tool);
     if (server !== undefined && parts.outside && usableServers(parts.current().world, caller).includes(server)) {
-      await parts.outside.ready([server], 'again', by.signal);
+      await parts.outside.ready([server], 'again', pace.signal);
       const trouble = parts.outside.trouble(server);
       if (!find(asked.tool) && trouble !== undefined) return refuse('UNAVAILABLE', refusal.serverDown(server, trouble));
     }
@@ -113,12 +115,12 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
     await start(tool);
     const { world, config } = parts.current();
     const { maxPingPongTurns } = config.session.agentToAgent;
-    const context: ToolContext = { ...parts, world, maxPingPongTurns, now: parts.now(), ...by, session, caller, toolsOf };
+    const context: ToolContext = { ...parts, world, maxPingPongTurns, now: parts.now(), ...by, ...pace, session, caller, toolsOf };
     let outcome: ToolOutcome;
     try {
-      outcome = await untilAborted(by.signal, tool.run(context, read.data));
+      outcome = await untilAborted(pace.signal, tool.run(context, read.data));
     } catch (thrown) {
-      if (by.signal.aborted || (thrown instanceof InterlaneError && thrown.code === 'LEASE_LOST')) throw thrown;
+      if (pace.signal.aborted || (thrown instanceof InterlaneError && thrown.code === 'LEASE_LOST')) throw thrown;
       return refuse(thrown instanceof InterlaneError ? thrown.code : 'TOOL_FAILED', reasonOf(thrown));
     }
     if ('pending' in outcome) return 'waiting';
@@ -147,21 +149,21 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
       const answer =
         call.state === 'started' && call.effect === 'once'
           ? await outcomeUnknown(parts, turn.sessionPk)
-          : await perform(turn.sessionPk, call, { origin, key: call.key, turn, signal: turn.signal }, async (tool) => {
-              if (call.state === 'planned' && tool.effect !== 'pure') await turn.startCall(call);
-            });
+          : await perform(
+              turn.sessionPk,
+              call,
+              { origin, key: call.key, turn, pace: parts.pacer.client().pace(turn.signal) },
+              async (tool) => {
+                if (call.state === 'planned' && tool.effect !== 'pure') await turn.startCall(call);
+              },
+            );
       if (answer === 'waiting') return 'waiting';
       // 5. record. Outside of any try: a failure here must not become the result of the call.
       await turn.finishCall(call, answer);
       return 'done';
     },
-    async callAs(sessionPk, call, signal) {
-      const answer = await perform(
-        sessionPk,
-        call,
-        { origin: { sessionPk, callId: call.callId }, key: call.callId, signal },
-        async () => {},
-      );
+    async callAs(sessionPk, call, pace) {
+      const answer = await perform(sessionPk, call, { origin: { sessionPk, callId: call.callId }, key: call.callId, pace }, async () => {});
       if (answer === 'waiting') throw new InterlaneError('INTERNAL', `tool ${call.tool} cannot wait for a caller from outside`);
       const session = await parts.store.read(sessionOf, { sessionPk });
       if (answer.usage) await parts.store.write(chargeSession, { sessionKey: session.key, sessionPk, usage: answer.usage });

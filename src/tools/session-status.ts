@@ -23,8 +23,8 @@ export const sessionStatus = defineTool({
   async run(context, args) {
     const asked = oneOf(args, 'sessionKey', 'session_id');
     const look = lookOf(context);
-    const session = asked === undefined ? context.session : await context.store.read(requireSession(look), { session: asked });
-    const described = await context.store.read(describedWithWork(look), { session });
+    const session = asked === undefined ? context.session : await context.store.read(requireSession(look), { session: asked }, context);
+    const described = await context.store.read(describedWithWork(look), { session }, context);
     const { settings } = described;
     return {
       value: {

@@ -21,13 +21,17 @@ export const sessionsHistory = defineTool({
   }),
   async run(context, args) {
     const look = lookOf(context);
-    const session = await context.store.read(requireSession(look), { session: oneOf(args, 'sessionKey', 'session_id') });
-    const page = await context.store.read(historyPage(look.viewer), {
-      sessionPk: session.pk,
-      before: pageBefore(context.cursors, session, args.cursor),
-      limit: Math.min(Math.floor(args.limit ?? 50), 1000),
-      includeTools: args.includeTools ?? false,
-    });
+    const session = await context.store.read(requireSession(look), { session: oneOf(args, 'sessionKey', 'session_id') }, context);
+    const page = await context.store.read(
+      historyPage(look.viewer),
+      {
+        sessionPk: session.pk,
+        before: pageBefore(context.cursors, session, args.cursor),
+        limit: Math.min(Math.floor(args.limit ?? 50), 1000),
+        includeTools: args.includeTools ?? false,
+      },
+      context,
+    );
     const { messages, cutAt } = newestThatFit(page.messages);
     const cursor = cutAt ?? page.next;
     const flags = {

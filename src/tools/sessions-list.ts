@@ -32,12 +32,16 @@ export const sessionsList = defineTool({
   }),
   async run(context, args) {
     const messageLimit = Math.min(Math.floor(args.messageLimit ?? 0), 20);
-    const { page, described } = await context.store.read(describedPage(lookOf(context)), {
-      kinds: args.kinds,
-      activeSince: args.activeMinutes === undefined ? undefined : context.now - Math.floor(args.activeMinutes) * 60_000,
-      before: context.cursors.pagePosition('sessions', args.cursor),
-      limit: Math.min(Math.floor(args.limit ?? 50), mostRows),
-    });
+    const { page, described } = await context.store.read(
+      describedPage(lookOf(context)),
+      {
+        kinds: args.kinds,
+        activeSince: args.activeMinutes === undefined ? undefined : context.now - Math.floor(args.activeMinutes) * 60_000,
+        before: context.cursors.pagePosition('sessions', args.cursor),
+        limit: Math.min(Math.floor(args.limit ?? 50), mostRows),
+      },
+      context,
+    );
     const sessions: Record<string, unknown>[] = [];
     const room = { bytes: largestAnswer };
     for (const one of described)
@@ -66,7 +70,7 @@ const describedPage = (look: ReturnType<typeof lookOf>): ReadQuery<PageFilter, {
 async function lastMessages(context: ToolContext, row: SessionRow, limit: number, room: { bytes: number }): Promise<TranscriptMessage[]> {
   if (room.bytes < 0) return [];
   const wish = { sessionPk: row.pk, limit, includeTools: false };
-  const page = await context.store.read(historyPage(lookOf(context).viewer), wish);
+  const page = await context.store.read(historyPage(lookOf(context).viewer), wish, context);
   const messages: TranscriptMessage[] = [];
   for (const one of page.messages.toReversed()) {
     const message = shorten(one);

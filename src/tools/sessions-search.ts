@@ -22,7 +22,7 @@ export function sessionsSearch(search: SearchIndex): Tool {
     async run(context, args) {
       const look = lookOf(context);
       const { world, viewer } = look;
-      const { rows, next, scope } = await context.store.read(sessionsPage(look), { limit: mostNamed });
+      const { rows, next, scope } = await context.store.read(sessionsPage(look), { limit: mostNamed }, context);
       const sessions = next === undefined ? { sessions: rows.map((row) => row.pk) } : {};
       const keys = new Map<number, { key: string; level: number }>();
       // Asked for every match before it is counted or ranked: what is hidden changes nothing in the answer.

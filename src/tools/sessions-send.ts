@@ -23,11 +23,15 @@ export const sessionsSend = defineTool({
     const message = oneOf(args, 'message', 'content');
     if (message === undefined || message.trim() === '')
       throw new InterlaneError('INVALID_REQUEST', 'message is missing; write what to send');
-    const target = await context.store.read(requireSession(lookOf(context)), {
-      session: oneOf(args, 'sessionKey', 'session_id'),
-      label: args.label,
-      agentId: args.agentId,
-    });
+    const target = await context.store.read(
+      requireSession(lookOf(context)),
+      {
+        session: oneOf(args, 'sessionKey', 'session_id'),
+        label: args.label,
+        agentId: args.agentId,
+      },
+      context,
+    );
     const seconds = Math.min(Math.floor(args.timeoutSeconds ?? 30), longestWaitSeconds);
     const sent = await context.send({
       from: context.origin,

@@ -24,7 +24,7 @@ export const summarize = defineTool({
     if (args.scope === 'session' && args.topic !== undefined)
       throw new InterlaneError('INVALID_REQUEST', 'topic goes with scope "topic"; leave one of them out');
     const scope = args.scope ?? (args.topic === undefined ? 'session' : 'topic');
-    const all = await context.store.read(readPrompt, { sessionPk: session.pk, limit: mostEntries });
+    const all = await context.store.read(readPrompt, { sessionPk: session.pk, limit: mostEntries }, context);
     const spoken = withinSize(beforeThisCall(all).map(shorten));
     if (spoken.messages.length === 0) return { value: { scope, summary: '', note: 'nothing has been said yet' }, taint: session.taint };
     const { text, usage } = await context.recap(session, { scope, topic: args.topic }, spoken.messages, signal);

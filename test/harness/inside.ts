@@ -1,4 +1,5 @@
 // The one place of the tests that knows how a gateway is made inside: its store, engine, events, outbox and tools, as narrow functions.
+import type { Pace } from '../../src/pace.ts';
 import { noteExchange, type EngineCommand } from '../../src/engine/feed.ts';
 import { enqueue } from '../../src/engine/queue.ts';
 import { asFlow } from '../../src/engine/flow.ts';
@@ -28,6 +29,9 @@ import type { SessionRow } from '../../src/store/rows.ts';
 import type { Tool } from '../../src/tools/define.ts';
 import { ofTest } from '../postgres/statements.ts';
 import type { Rowwise } from './rows.ts';
+
+/** For a caller that shares the thread with nobody. */
+const atOnce: Pace = { signal: new AbortController().signal, pause: () => Promise.resolve() };
 
 type Subscription = Parameters<Parts['bus']['subscribe']>[0];
 
@@ -63,7 +67,7 @@ export function insideOf({ store, engine, bus, outbox, invoker }: Parts): Inside
     reset: (key) => engine.reset(key),
     giveBack: (lane, turnId) => engine.giveBack(lane, turnId),
     closeSession: (key, to, force) => engine.closeSession(key, to, force),
-    callAs: (sessionPk, call, signal) => invoker.callAs(sessionPk, call, signal),
+    callAs: (sessionPk, call, pace) => invoker.callAs(sessionPk, call, pace),
     toolsFor: (sessionPk) => invoker.toolsFor(sessionPk),
     deliveries: outbox,
   };
@@ -81,7 +85,7 @@ export function rowwise(store: Pick<Store, 'read' | 'write'>): Rowwise {
 /** What a tool answers to a session that is driven from outside, without a turn. */
 export async function callAs(gw: Has, key: string, tool: string, args: Record<string, unknown>): Promise<string> {
   const { pk } = await sessionOf(gw, key);
-  return (await gw.inside.callAs(pk, { tool, args, callId: tool }, new AbortController().signal)).text;
+  return (await gw.inside.callAs(pk, { tool, args, callId: tool }, atOnce)).text;
 }
 
 async function sessionOf(gw: Has, key: string): Promise<SessionRow> {

@@ -23,7 +23,7 @@ export function chatHandlers(context: Context): Handlers<keyof typeof table> {
       if (cursor !== undefined) {
         const after = cursors.seqOf('newer', row.id, cursor);
         if (typeof after !== 'number' || after > end) return { kind: 'reset' };
-        const { messages, more } = await store.read(historyAfter(view(call).viewer), { sessionPk: row.pk, after, limit });
+        const { messages, more } = await store.read(historyAfter(view(call).viewer), { sessionPk: row.pk, after, limit }, call.pace);
         const last = messages.at(-1)?.seq ?? after;
         return {
           kind: 'delta',
@@ -35,7 +35,7 @@ export function chatHandlers(context: Context): Handlers<keyof typeof table> {
       }
       const before = offset === undefined ? undefined : Math.max(0, row.next_seq - offset);
       const page = { sessionPk: row.pk, limit, before, includeTools: true, runIds: true };
-      const { messages, next } = await store.read(historyPage(view(call).viewer), page);
+      const { messages, next } = await store.read(historyPage(view(call).viewer), page, call.pace);
       return {
         sessionKey: row.key,
         sessionId: row.id,
@@ -132,7 +132,7 @@ export function chatHandlers(context: Context): Handlers<keyof typeof table> {
     'runs.list': async ({ key, agentId, states, limit = 100, cursor }, call) => {
       const row = key === undefined ? undefined : await need(call, { session: key, agentId });
       const wish = { sessionPk: row?.pk, states, before: cursors.pagePosition('runs', cursor), limit };
-      const { runs, next } = await store.read(runsPage(view(call)), wish);
+      const { runs, next } = await store.read(runsPage(view(call)), wish, call.pace);
       return { runs, ...(next === undefined ? {} : { nextCursor: cursors.page('runs', next) }) };
     },
   };

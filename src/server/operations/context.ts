@@ -16,6 +16,7 @@ import type { Asker, Sessions } from '../../sessions/sessions.ts';
 import type { Store } from '../../store/contract.ts';
 import type { SessionRow } from '../../store/rows.ts';
 import type { Invoker } from '../../tools/invoke.ts';
+import type { Pace } from '../../pace.ts';
 import type { Auth } from '../auth.ts';
 import { viewerOf, type Caller } from '../rights.ts';
 
@@ -27,10 +28,11 @@ export interface Subscriptions {
   noMoreOf(key: string): void;
 }
 
-/** One call: its caller, its signal, and how to answer that it was accepted before it is done. */
+/** One call: its caller, what ends its waits, the pace of its reads, and how to answer that it was accepted before it is done. */
 export interface Call {
   caller: Caller;
   signal: AbortSignal;
+  pace: Pace;
   accepted?(payload: unknown): void;
   subscriptions?: Subscriptions;
 }
@@ -66,9 +68,9 @@ export function createContext(parts: OperationParts) {
   const view = ({ caller }: Call) => ({ world: world(), viewer: viewerOf(caller), ...parts.liveFacts });
   const asker = ({ caller }: Call): Asker => ({ principal: `operator:${caller.name}`, level: caller.level });
   const operator = ({ caller }: Call) => ({ level: caller.level, sends: false });
-  const find = (call: Call, reference: Named) => store.read(findSession(view(call)), reference);
-  const need = (call: Call, reference: Named) => store.read(requireSession(view(call)), reference);
-  const describe = (call: Call, row: SessionRow, preview = false) => store.read(describeSession(view(call)), { row, preview });
+  const find = (call: Call, reference: Named) => store.read(findSession(view(call)), reference, call.pace);
+  const need = (call: Call, reference: Named) => store.read(requireSession(view(call)), reference, call.pace);
+  const describe = (call: Call, row: SessionRow, preview = false) => store.read(describeSession(view(call)), { row, preview }, call.pace);
   const mainOf = (agent: string) => formatSessionKey(mainKey(keyContext(world().agents, agent)));
 
   /** `started` for a run that was accepted now; the present state for one that a repeated idempotency key found. */
@@ -85,7 +87,7 @@ export function createContext(parts: OperationParts) {
 
   /** Fails as for a missing run if the run is above the caller's level, or of another session than the one that was named. */
   const knowable = async (call: Call, runId: string, key?: string) => {
-    if (await store.read(knownRun(view(call)), { runId, key })) return;
+    if (await store.read(knownRun(view(call)), { runId, key }, call.pace)) return;
     throw new InterlaneError('RUN_NOT_FOUND', `run ${JSON.stringify(runId.slice(0, 100))} does not exist`);
   };
 
@@ -99,7 +101,7 @@ export function createContext(parts: OperationParts) {
   const abort = async (call: Call, key: string | undefined, runId: string | undefined) => {
     if (key === undefined && runId === undefined) throw new InterlaneError('INVALID_REQUEST', 'what to stop is missing; give key or runId');
     if (runId !== undefined) await knowable(call, runId, key);
-    const id = runId ?? (await store.read(activeRun, { key: key! }));
+    const id = runId ?? (await store.read(activeRun, { key: key! }, call.pace));
     const stopped = id === undefined ? false : (await engine.abort(id, `stopped by ${call.caller.name}`, operator(call))).aborted;
     return stopped ? id! : null;
   };

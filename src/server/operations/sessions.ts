@@ -21,19 +21,23 @@ export function sessionHandlers(context: Context): Handlers<keyof typeof table> 
       sessions: rows,
       next,
       full,
-    } = await store.read(listSessions(view(call)), {
-      limit,
-      offset,
-      before: cursors.pagePosition('sessions', wish.cursor),
-      activeSince: wish.activeMinutes === undefined ? undefined : parts.now() - wish.activeMinutes * 60_000,
-      agentId: wish.agentId,
-      spawnedBy: wish.spawnedBy,
-      label: wish.label,
-      search: wish.search,
-      kinds: wish.kinds,
-      archived: wish.archived,
-      preview: wish.includeLastMessage === true,
-    });
+    } = await store.read(
+      listSessions(view(call)),
+      {
+        limit,
+        offset,
+        before: cursors.pagePosition('sessions', wish.cursor),
+        activeSince: wish.activeMinutes === undefined ? undefined : parts.now() - wish.activeMinutes * 60_000,
+        agentId: wish.agentId,
+        spawnedBy: wish.spawnedBy,
+        label: wish.label,
+        search: wish.search,
+        kinds: wish.kinds,
+        archived: wish.archived,
+        preview: wish.includeLastMessage === true,
+      },
+      call.pace,
+    );
     const { defaultId } = world().agents;
     return {
       ts: parts.now(),
@@ -65,7 +69,7 @@ export function sessionHandlers(context: Context): Handlers<keyof typeof table> 
       const given = [key, sessionId, label, shortId].filter((one) => one !== undefined);
       if (given.length !== 1)
         throw new InterlaneError('INVALID_REQUEST', 'session reference needs exactly one of key, sessionId, label and shortId');
-      let rows = await store.read(candidates(view(call)), { session: key ?? sessionId, label, shortId, agentId });
+      let rows = await store.read(candidates(view(call)), { session: key ?? sessionId, label, shortId, agentId }, call.pace);
       if (spawnedBy !== undefined) {
         const parent = await find(call, { session: spawnedBy });
         rows = rows.filter((row) => row.parent_key !== null && row.parent_key === parent?.key);
@@ -90,7 +94,7 @@ export function sessionHandlers(context: Context): Handlers<keyof typeof table> 
           previews.push({ key: session, status: 'missing', items: [] });
           continue;
         }
-        const { messages } = await store.read(historyPage(view(call).viewer), { sessionPk: row.pk, limit, includeTools: false });
+        const { messages } = await store.read(historyPage(view(call).viewer), { sessionPk: row.pk, limit, includeTools: false }, call.pace);
         const items = messages.map(({ role, content }) => {
           const text = content.map((block) => (block.type === 'text' ? block.text : `[${block.name}]`)).join(' ');
           return { role, text: text.length > maxChars ? `${text.slice(0, maxChars - 1)}…` : text };

@@ -13,9 +13,9 @@ export function systemHandlers(context: Context): Handlers<keyof typeof table> {
       await parts.position();
       return { ok: true, ts: parts.now(), durationMs: Math.round(parts.elapsed() - before) };
     },
-    status: async () => ({
+    status: async (_, call) => ({
       ...parts.facts(),
-      ...(await store.read(counts, {})),
+      ...(await store.read(counts, {}, call.pace)),
       defaultAgentId: world().agents.defaultId,
       agents: world().agents.byId.size,
     }),

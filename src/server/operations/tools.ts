@@ -22,7 +22,7 @@ export function toolHandlers(context: Context): Handlers<keyof typeof table> {
       const row = own ? await bound() : await need(call, { session: sessionKey ?? 'main' });
       if (!row) throw new InterlaneError('SESSION_NOT_FOUND', `session ${caller.sessionKey!} of this token is gone; make a new token`);
       const callId = idempotencyKey === undefined ? parts.newId() : hash(`${caller.name}\n${idempotencyKey}`);
-      const answer = await parts.invoker.callAs(row.pk, { tool, args, callId, readOnly: !own }, call.signal);
+      const answer = await parts.invoker.callAs(row.pk, { tool, args, callId, readOnly: !own }, { ...call.pace, signal: call.signal });
       // In a turn a result raises the session that reads it. Outside a turn nothing would, so a result above the reader is withheld (I8).
       // A message that the call waited for may have raised the session meanwhile.
       const level = own ? levelName(((await bound()) ?? row).taint) : caller.level;

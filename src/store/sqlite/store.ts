@@ -14,6 +14,7 @@ import {
   type WriteOptions,
 } from '../contract.ts';
 import type { FeedEvent } from '../../protocol/event.ts';
+import type { Pace } from '../../pace.ts';
 import { place } from '../tables/feed.ts';
 import { firstOfCounters } from '../counters.ts';
 import { asStoreError, explain, sqliteCode, type Connection } from './database.ts';
@@ -103,9 +104,10 @@ export class SqliteStore<Event extends { pos: number } = FeedEvent> implements S
    * another one starts with an empty cache after every commit.
    */
   // oxlint-disable-next-line require-await -- asynchronous by contract: another store waits for the network here
-  async read<Args, R>(query: ReadQuery<Args, R>, args: Args): Promise<R> {
+  async read<Args, R>(query: ReadQuery<Args, R>, args: Args, pace?: Pace): Promise<R> {
     if (this.closed) throw new InterlaneError('UNAVAILABLE', 'store is closed; the gateway is stopping');
     const one = (asked: Query): unknown => {
+      pace?.signal.throwIfAborted();
       // Whatever else a SELECT does, it does not write; a connection that is switched to reading would plan everything again.
       if (!/^\s*SELECT\b/.test(asked.sql)) throw readonly(query.name);
       return this.writer.answer(asked);
