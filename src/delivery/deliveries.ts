@@ -26,7 +26,9 @@ export function beginSending(
       for (const delivery of yield* deliveries.dueHeads(t, now, limit)) {
         if (!(yield* t.tryLock(`dest:${delivery.dest_key}`))) continue;
         const session = yield* sessions.get(t, delivery.session_pk);
-        const { decision, text } = filterForChannel(world, { ...session, taint: delivery.taint }, delivery.channel, delivery.text);
+        const { channel, recipient: to, chat_type: chatType } = delivery;
+        const at = { channel, to, ...(chatType === null ? {} : { chatType }) };
+        const { decision, text } = filterForChannel(world, { ...session, taint: delivery.taint }, at, delivery.text);
         if (text === undefined) {
           yield* settle(t, delivery, session, { state: 'dead', error: decision.why }, now);
           blocked = true;

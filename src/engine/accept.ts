@@ -1,6 +1,6 @@
 // Accepting an input: one transaction, acknowledged after its commit. The same request sent again finds the same run.
 import { InterlaneError } from '../errors.ts';
-import type { DeliveryContext } from '../protocol/session.ts';
+import type { Destination } from '../protocol/session.ts';
 import { requireAgent } from '../rules/agents.ts';
 import type { Body } from '../store/contract.ts';
 import * as idempotency from '../store/tables/idempotency.ts';
@@ -17,7 +17,7 @@ export interface AcceptArgs {
   input: Input;
   /** Opens the session if it is missing. Routing gives this, a tool never does. */
   open?: sessions.NewSession | undefined;
-  deliveryContext?: DeliveryContext | undefined;
+  deliveryContext?: Destination | undefined;
   /** The operator that sends the input: its token must be allowed to see the session, and the send policy must allow answers. */
   operator?: Operator | undefined;
   idempotency?: idempotency.Idempotency | undefined;
@@ -44,7 +44,7 @@ export function accept(current: Current): EngineCommand<AcceptArgs, Accepted> {
       if (before) return before;
       let session = yield* sessions.current(t, args.sessionKey);
       if (!session && args.open) session = yield* openSession(t, args.sessionKey, args.open, args.now);
-      if (args.operator) session = visibleToOperator(kernel.world, session, args.operator);
+      if (args.operator) session = visibleToOperator(kernel.world, session, args.operator, args.input.destination);
       if (!session) throw new InterlaneError('SESSION_NOT_FOUND', `session ${JSON.stringify(args.sessionKey)} does not exist`);
       requireAgent(kernel.world.agents, session.agent);
       const { runId } = args.input;

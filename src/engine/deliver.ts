@@ -1,6 +1,6 @@
 // Outbound text, inside a command: destination, policy, chunks → rows of the outbox.
 import { InterlaneError } from '../errors.ts';
-import type { DeliveryContext } from '../protocol/session.ts';
+import type { Destination } from '../protocol/session.ts';
 import type { World } from '../rules/decide.ts';
 import { announceTarget } from '../rules/announce-target.ts';
 import { keyContext } from '../rules/agents.ts';
@@ -10,14 +10,14 @@ import type { RunRow, SessionRow } from '../store/rows.ts';
 import * as deliveries from '../store/tables/deliveries.ts';
 import { noteDelivery, type Tx } from './feed.ts';
 import { derivedId } from './ids.ts';
-import { deliveryOf, filterForChannel } from './policy.ts';
+import { deliveryOf, destinationOf, filterForChannel } from './policy.ts';
 
 /** Characters of one message on a channel. */
 const chunkSize = 4_000;
 
 /** The answer to a chat goes back to the origin of its input, even if another chat has written since. */
 export function* deliverReply(t: Tx, world: World, session: SessionRow, run: RunRow, text: string, now: number): Body<string> {
-  const own = run.destination === null ? deliveryOf(session) : (JSON.parse(run.destination) as DeliveryContext);
+  const own = destinationOf(run) ?? deliveryOf(session);
   if (!own) return 'no destination';
   return yield* enqueue(t, world, session, { ...own, cause: 'reply', causePk: run.pk, causeId: run.id, text, now });
 }
@@ -42,9 +42,9 @@ export function* deliverDirect(
   t: Tx,
   world: World,
   session: SessionRow,
-  out: DeliveryContext & { causeId: string; hash: string; text: string; now: number },
+  out: Destination & { causeId: string; hash: string; text: string; now: number },
 ): Body<string[]> {
-  const { decision, text } = filterForChannel(world, session, out.channel, out.text);
+  const { decision, text } = filterForChannel(world, session, out, out.text);
   if (text === undefined) throw new InterlaneError(decision.code ?? 'POLICY_BLOCKED', `message was not sent: ${decision.why}`);
   const parts = chunks(text);
   const ids = parts.map((_, part) => derivedId('send', out.causeId, part));
@@ -56,7 +56,7 @@ export function* deliverDirect(
   return ids;
 }
 
-interface Outgoing extends DeliveryContext {
+interface Outgoing extends Destination {
   cause: string;
   causePk: number;
   causeId: string;
@@ -67,7 +67,7 @@ interface Outgoing extends DeliveryContext {
 
 /** Returns `queued`, or the reason why policy blocked it. A blocked text gets a row too, so that operators can see why it is missing. */
 function* enqueue(t: Tx, world: World, session: SessionRow, out: Outgoing): Body<string> {
-  const { decision, text } = filterForChannel(world, session, out.channel, out.text);
+  const { decision, text } = filterForChannel(world, session, out, out.text);
   if (text === undefined) {
     yield* insertDelivery(t, session, out, idOf(out, 0), 0, '', { state: 'dead', error: decision.why });
     return `blocked: ${decision.why}`;
@@ -102,6 +102,7 @@ function* insertDelivery(
     account: out.accountId ?? null,
     recipient: out.to,
     thread: out.threadId ?? null,
+    chat_type: out.chatType ?? null,
     taint: session.taint,
     text,
     ...as,

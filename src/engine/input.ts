@@ -1,6 +1,6 @@
 // The kinds of input, one constructor each: the origin decides its provenance, its principal and how it is queued.
 import type { QueueMode } from '../protocol/run.ts';
-import type { DeliveryContext } from '../protocol/session.ts';
+import type { Destination } from '../protocol/session.ts';
 import type { TurnContext } from '../protocol/transcript.ts';
 import type { SessionRow } from '../store/rows.ts';
 import type { Input } from './queue.ts';
@@ -13,7 +13,7 @@ export function fromChannel(message: {
   principal: string;
   taint: number;
   mode: QueueMode;
-  destination: DeliveryContext;
+  destination: Destination;
   budgetMs: number;
   notBefore?: number | undefined;
 }): Input {

@@ -2,11 +2,10 @@
 import { levelName } from '../levels.ts';
 import { InterlaneError } from '../errors.ts';
 import type { Level, Visibility } from '../protocol/labels.ts';
-import type { SessionFacts } from '../protocol/session.ts';
-import type { DeliveryContext } from '../protocol/session.ts';
+import type { Destination, SessionFacts } from '../protocol/session.ts';
 import { decide, partyOf, type Decision, type Party, type Request, type World } from '../rules/decide.ts';
 import { redact } from '../rules/hooks.ts';
-import type { SessionRow } from '../store/rows.ts';
+import type { RunRow, SessionRow } from '../store/rows.ts';
 
 /** Evaluates policy and records the decision metric. The caller enforces the decision. */
 export function evaluate(request: Request, world: World): Decision {
@@ -32,9 +31,13 @@ export const settingsOf = (session: Pick<SessionRow, 'settings'>) => JSON.parse(
 /** The source of a setting; undefined if the session does not set it. */
 export const byUser = (value: string | undefined) => (value === undefined ? undefined : ('user' as const));
 export const deliveryOf = (session: Pick<SessionRow, 'delivery'>) =>
-  session.delivery === null ? undefined : (JSON.parse(session.delivery) as DeliveryContext);
+  session.delivery === null ? undefined : (JSON.parse(session.delivery) as Destination);
+/** The destination of the run itself; undefined if its answer goes where the session speaks. */
+export const destinationOf = (run: Pick<RunRow, 'destination'>) =>
+  run.destination === null ? undefined : (JSON.parse(run.destination) as Destination);
 
-export function partyOfRow(world: World, session: SessionRow): Party {
+/** `destination`: where the answer of the turn in question goes, if it has a destination of its own. */
+export function partyOfRow(world: World, session: SessionRow, destination?: Destination): Party {
   const { sendPolicy, channel, see } = settingsOf(session);
   const facts: SessionFacts = {
     key: session.key,
@@ -46,6 +49,9 @@ export function partyOfRow(world: World, session: SessionRow): Party {
   if (sendPolicy !== undefined) facts.sendPolicy = sendPolicy;
   if (channel !== undefined) facts.channel = channel;
   if (see !== undefined) facts.see = see;
+  const delivery = deliveryOf(session);
+  if (delivery) facts.deliveryContext = delivery;
+  if (destination) facts.destination = destination;
   return partyOf(world, facts);
 }
 
@@ -56,22 +62,40 @@ export interface Operator {
 }
 
 /** The session if the operator may see it. Returns undefined if it is above the token's level; throws on any other denial. */
-export function visibleToOperator(world: World, session: SessionRow | undefined, operator: Operator): SessionRow | undefined {
+export function visibleToOperator(
+  world: World,
+  session: SessionRow | undefined,
+  operator: Operator,
+  destination?: Destination,
+): SessionRow | undefined {
   if (!session) return undefined;
-  const decision = evaluate({ action: 'operate', target: partyOfRow(world, session), ...operator }, world);
+  const decision = evaluate({ action: 'operate', target: partyOfRow(world, session, destination), ...operator }, world);
   if (decision.effect !== 'BLOCK') return session;
   if (decision.hidden) return undefined;
   throw new InterlaneError(decision.code ?? 'POLICY_BLOCKED', `session ${JSON.stringify(session.key)}: ${decision.why}`);
 }
 
-/** The text as policy lets it go from one session to another; undefined if policy blocks it. */
-export function filterForSession(world: World, action: 'send' | 'reply', from: SessionRow, to: SessionRow, text: string): Filtered {
-  return filter(evaluate({ action, caller: partyOfRow(world, from), target: partyOfRow(world, to), text }, world), text);
+/** A session that speaks, in a turn with a destination of its own or not. */
+export interface Speaker {
+  session: SessionRow;
+  destination?: Destination | undefined;
 }
 
-/** The text as policy lets it go from a session to a channel; undefined if policy blocks it. */
-export function filterForChannel(world: World, from: SessionRow, channel: string, text: string): Filtered {
-  return filter(evaluate({ action: 'deliver', caller: partyOfRow(world, from), channel, text }, world), text);
+/** The text as policy lets it go from one session to another; undefined if policy blocks it. */
+export function filterForSession(world: World, action: 'send' | 'reply', from: Speaker, to: SessionRow, text: string): Filtered {
+  const caller = partyOfRow(world, from.session, from.destination);
+  return filter(evaluate({ action, caller, target: partyOfRow(world, to), text }, world), text);
+}
+
+/** The text as policy lets it go from a session to a chat; undefined if policy blocks it. */
+export function filterForChannel(
+  world: World,
+  from: SessionRow,
+  at: Pick<Destination, 'channel' | 'to' | 'chatType'>,
+  text: string,
+): Filtered {
+  const { channel, to, chatType } = at;
+  return filter(evaluate({ action: 'deliver', caller: partyOfRow(world, from), channel, to, chatType, text }, world), text);
 }
 
 interface Filtered {

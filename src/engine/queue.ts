@@ -1,7 +1,7 @@
 // The lane of a session: enqueues an input, makes the head claimable, and lets one turn absorb inputs that are queued behind it.
 import { InterlaneError } from '../errors.ts';
 import type { QueueMode, RunClass } from '../protocol/run.ts';
-import type { DeliveryContext } from '../protocol/session.ts';
+import type { Destination } from '../protocol/session.ts';
 import type { Provenance, TurnContext } from '../protocol/transcript.ts';
 import { mergeKey, takeable } from '../rules/queue-mode.ts';
 import type { Body } from '../store/contract.ts';
@@ -25,7 +25,7 @@ export interface Input {
   class: RunClass;
   deliver: boolean;
   /** Where the answer goes. Only inputs with the same destination become one turn. */
-  destination?: DeliveryContext | undefined;
+  destination?: Destination | undefined;
   /** The flow that the end of its run advances. */
   flow?: { kind: string; pk: number } | undefined;
   /** The run that started the chain, and the number of messages between them. */

@@ -1,6 +1,7 @@
 // The contract between the engine and its runners: a model loop, a script, an outside harness.
 import type { CallRow, SessionRow } from '../store/rows.ts';
 import type { Cut, TranscriptMessage, TurnContext } from '../protocol/transcript.ts';
+import type { Destination } from '../protocol/session.ts';
 import type { SessionSettings } from './policy.ts';
 import type { Lease } from './lease.ts';
 import type { CallResult, ProviderOptions, Step, Thought, Usage } from './step.ts';
@@ -48,6 +49,8 @@ export interface Turn {
   sessionId: string;
   sessionKey: string;
   agentId: string;
+  /** Where its answer goes, if not where the session speaks. */
+  destination: Destination | undefined;
   /** The session's settings when the turn began. */
   settings: SessionSettings;
   /** Tokens in use when the turn began. */

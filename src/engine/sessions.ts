@@ -1,6 +1,6 @@
 // The lives of a session: opens one, resets it to a new one, closes it.
 import { InterlaneError } from '../errors.ts';
-import type { DeliveryContext } from '../protocol/session.ts';
+import type { Destination } from '../protocol/session.ts';
 import type { Body } from '../store/contract.ts';
 import type { SessionRow, StopRow } from '../store/rows.ts';
 import * as deliveries from '../store/tables/deliveries.ts';
@@ -41,7 +41,7 @@ export const raiseTaint: EngineCommand<{ sessionKey: string; sessionPk: number; 
 };
 
 /** Records the chat of a session's last message from a channel. Inter-session work never changes it. */
-export function* rememberDelivery(t: Tx, session: SessionRow, context: DeliveryContext): Body<void> {
+export function* rememberDelivery(t: Tx, session: SessionRow, context: Destination): Body<void> {
   const written = JSON.stringify(context);
   if (session.delivery === written) return;
   session.delivery = written;

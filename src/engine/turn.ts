@@ -10,7 +10,7 @@ import { messageOf, type EntryBody } from '../store/views.ts';
 import type { RunEnd } from './end.ts';
 import { offerRun } from './offers.ts';
 import { inCallOrder } from './call-order.ts';
-import { settingsOf } from './policy.ts';
+import { destinationOf, settingsOf } from './policy.ts';
 import type { PendingCall, PromptMessage, Turn } from './runner.ts';
 import type { ProviderOptions, Thought } from './step.ts';
 import type { Claim, Lease } from './lease.ts';
@@ -63,6 +63,7 @@ export function makeTurn({ store, clock }: TurnParts, { claim, signal, usedMs, b
     sessionId: session.id,
     sessionKey: session.key,
     agentId: session.agent,
+    destination: destinationOf(run),
     settings: settingsOf(session),
     totalTokens: session.total_tokens,
     get steps() {

@@ -12,7 +12,7 @@ import { noReplyYet, withheldReply } from '../wording.ts';
 import { recordResult } from './step.ts';
 import type { EngineCommand, Tx } from './feed.ts';
 import type { Current, Kernel } from './flow.ts';
-import { filterForSession } from './policy.ts';
+import { destinationOf, filterForSession } from './policy.ts';
 
 export type Answer = { runId: string; status: 'ok'; reply: string } | { runId: string; status: 'error' | 'timeout'; error: string };
 
@@ -37,7 +37,7 @@ export function* answerTo(t: Reading, world: World, ended: RunRow, waiter: Sessi
   const target = yield* sessions.get(t, ended.session_pk);
   const reply = yield* entries.textAt(t, target.pk, ended.reply_seq);
   // The target's taint may have risen since the message was sent, so policy decides about the reply now.
-  const filtered = filterForSession(world, 'reply', target, waiter, reply).text;
+  const filtered = filterForSession(world, 'reply', { session: target, destination: destinationOf(ended) }, waiter, reply).text;
   const runId = ended.id;
   if (filtered === undefined) return { value: { runId, status: 'error', error: withheldReply }, taint: waiter.taint };
   if (ended.state === 'ok') return { value: { runId, status: 'ok', reply: filtered }, taint: target.taint };

@@ -12,7 +12,7 @@ import { noteExchange, type Tx } from '../engine/feed.ts';
 import type { Flow, FlowEnd, Kernel } from '../engine/flow.ts';
 import { derivedId } from '../engine/ids.ts';
 import { fromSession } from '../engine/input.ts';
-import { filterForSession } from '../engine/policy.ts';
+import { destinationOf, filterForSession } from '../engine/policy.ts';
 import { enqueue } from '../engine/queue.ts';
 import { announceRequest } from '../wording.ts';
 
@@ -50,7 +50,8 @@ export const exchangeFlow: Flow<Loaded, ExchangeStep> = {
       exchange.last_seq = run.reply_seq;
     }
     const other = phase === 'announce' ? undefined : session.pk === target.pk ? requester : target;
-    const filtered = other && reply !== '' ? filterForSession(world, 'reply', session, other, reply).text : undefined;
+    const speaker = { session, destination: destinationOf(run) };
+    const filtered = other && reply !== '' ? filterForSession(world, 'reply', speaker, other, reply).text : undefined;
     const canReplyBack = requester !== undefined && isAlive(requester) && requester.pk !== target.pk;
     const state = { phase, turn: exchange.turn, maxTurns: exchange.max_turns, canReplyBack };
     return { exchange, target, requester, end, filtered, state };
@@ -158,7 +159,8 @@ function* announceContext(
   if (saidLast !== null && !(saidLast === target.pk && exchange.last_seq === exchange.first_seq)) {
     latestReply = yield* entries.textAt(t, saidLast, exchange.last_seq);
     // The requester's last reply was never in the target's session, so it needs a decision like any reply.
-    if (requester && saidLast === requester.pk) latestReply = filterForSession(world, 'reply', requester, target, latestReply).text;
+    if (requester && saidLast === requester.pk)
+      latestReply = filterForSession(world, 'reply', { session: requester }, target, latestReply).text;
   }
   return {
     kind: 'announce',

@@ -3,10 +3,11 @@ import { noteExchange, type EngineCommand, type Tx } from '../engine/feed.ts';
 import type { Current } from '../engine/flow.ts';
 import { derivedId } from '../engine/ids.ts';
 import { fromSession } from '../engine/input.ts';
-import { filterForSession } from '../engine/policy.ts';
+import { destinationOf, filterForSession } from '../engine/policy.ts';
 import { enqueue } from '../engine/queue.ts';
 import { requireLease, type Lease } from '../engine/lease.ts';
 import { InterlaneError } from '../errors.ts';
+import type { Destination } from '../protocol/session.ts';
 import type { Body } from '../store/contract.ts';
 import type { RunRow, SessionRow } from '../store/rows.ts';
 import * as calls from '../store/tables/tool-calls.ts';
@@ -46,13 +47,13 @@ export function sendToSession(current: Current): EngineCommand<SendArgs, Sent> {
     *body(t, args) {
       const { world } = current();
       if (args.waitMs > 0) yield* t.lock('waits');
-      const { run, caller, exchangeId, ...chain } = yield* senderOf(t, args.from);
+      const { run, caller, destination, exchangeId, ...chain } = yield* senderOf(t, args.from);
       const runId = derivedId(exchangeId, 0);
       if (yield* exchanges.byId(t, exchangeId)) return { runId, waiting: false };
       const target = yield* sessions.live(t, args.targetSessionPk);
       if (!target) throw new InterlaneError('SESSION_NOT_FOUND', 'session was reset or closed a moment ago; see sessions_list');
       yield* t.lock(`lane:${target.key}`);
-      const { decision, text } = filterForSession(world, 'send', caller, target, args.text);
+      const { decision, text } = filterForSession(world, 'send', { session: caller, destination }, target, args.text);
       if (text === undefined)
         throw new InterlaneError(
           decision.code ?? 'POLICY_BLOCKED',
@@ -106,6 +107,8 @@ export function sendToSession(current: Current): EngineCommand<SendArgs, Sent> {
 interface Sender {
   run: (Pick<RunRow, 'pk' | 'lane' | 'budget_ms'> & { step: number; idx: number }) | undefined;
   caller: SessionRow;
+  /** Of the turn that sends it. */
+  destination: Destination | undefined;
   exchangeId: string;
   /** The number of messages since the run that started the chain, and that run. */
   hop: number;
@@ -127,7 +130,11 @@ function* senderOf(t: Tx, from: SendOrigin): Body<Sender> {
   return { run: { ...run, step, idx }, caller, exchangeId: derivedId(run.id, step, idx, 'exchange'), ...chainOf(run) };
 }
 
-const chainOf = (run: RunRow | undefined) => ({ hop: run?.hop ?? 0, rootPk: run?.root_pk ?? run?.pk });
+const chainOf = (run: RunRow | undefined) => ({
+  hop: run?.hop ?? 0,
+  rootPk: run?.root_pk ?? run?.pk,
+  destination: run && destinationOf(run),
+});
 
 function* refuseLoops(t: Tx, hop: number, caller: SessionRow, target: SessionRow, args: SendArgs): Body<void> {
   if (hop > mostHops)

@@ -10,6 +10,10 @@ export const DeliveryContext = z.strictObject({
 });
 export type DeliveryContext = z.infer<typeof DeliveryContext>;
 
+/** A chat that text goes to, with its kind. Clients get it as a `DeliveryContext`. */
+export const Destination = DeliveryContext.extend({ chatType: ChatTypeWord.optional() });
+export type Destination = z.infer<typeof Destination>;
+
 export const SessionFacts = z.strictObject({
   key: z.string().min(1).max(131_072),
   /** Store key of the session that spawned this one. */
@@ -24,6 +28,9 @@ export const SessionFacts = z.strictObject({
   sendPolicy: z.enum(['allow', 'deny']).optional(),
   /** The visibility that an operator granted, instead of `tools.sessions.visibility`. */
   see: Visibility.optional(),
-  deliveryContext: DeliveryContext.optional(),
+  /** The chat of the session's last message from a channel. */
+  deliveryContext: Destination.optional(),
+  /** Where the answer of the current turn goes, if the turn has a destination of its own. */
+  destination: Destination.optional(),
 });
 export type SessionFacts = z.infer<typeof SessionFacts>;

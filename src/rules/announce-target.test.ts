@@ -40,7 +40,11 @@ describe('announceTarget', () => {
     ['main:thread:3', elsewhere, { ...elsewhere, kind: 'recorded' }, 'a thread of no group is not a destination'],
     ['group:5', elsewhere, { ...elsewhere, kind: 'recorded' }, 'a group of no channel is only a name'],
   ])('%s with %j goes to %j: %s', (key, recorded, expected) => {
-    expect(targetOf(key, recorded)).toEqual({ found: true, ...expected });
+    expect(targetOf(key, recorded)).toEqual({
+      found: true,
+      ...('kind' in expected && expected.kind !== 'recorded' ? { chatType: expected.kind } : {}),
+      ...expected,
+    });
   });
 
   it.each(['main', 'telegram:direct:5', 'cron:daily', 'subagent:1', 'notes'])('%s, which has not spoken yet, has no destination', (key) => {

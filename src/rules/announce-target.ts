@@ -1,12 +1,12 @@
 // Where an announce goes: to the group or channel in the session's key, else to the chat of its last message, else nowhere.
-import type { DeliveryContext } from '../protocol/session.ts';
+import type { Destination } from '../protocol/session.ts';
 import { idOf, type SessionKey } from './session-key.ts';
 
 export type AnnounceTarget =
-  | { found: true; channel: string; to: string; kind: 'group' | 'channel' | 'recorded'; accountId?: string; threadId?: string; why: string }
+  | (Destination & { found: true; kind: 'group' | 'channel' | 'recorded'; why: string })
   | { found: false; why: string };
 
-export function announceTarget(key: SessionKey, recorded: DeliveryContext | undefined): AnnounceTarget {
+export function announceTarget(key: SessionKey, recorded: Destination | undefined): AnnounceTarget {
   if (key.shape === 'group' || key.shape === 'channel') {
     const channel = idOf(key.channel);
     const to = idOf(key.peer);
@@ -21,6 +21,7 @@ export function announceTarget(key: SessionKey, recorded: DeliveryContext | unde
         found: true,
         channel,
         kind: key.shape,
+        chatType: key.shape,
         to: spelling(same?.to, to),
         why: `the session key names the ${key.shape}`,
       };
@@ -40,6 +41,7 @@ export function announceTarget(key: SessionKey, recorded: DeliveryContext | unde
   };
   if (recorded.accountId !== undefined) target.accountId = recorded.accountId;
   if (recorded.threadId !== undefined) target.threadId = recorded.threadId;
+  if (recorded.chatType !== undefined) target.chatType = recorded.chatType;
   return target;
 }
 

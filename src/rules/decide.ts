@@ -10,7 +10,7 @@ import { decideCrossing } from './agent-to-agent.ts';
 import { agentOf, compileAgents, isKnownAgent, isSandboxed, keyContext, type AgentTable } from './agents.ts';
 import { askHook, compilePolicy, type HookSubject, type Policy } from './hooks.ts';
 import { decideSend } from './send-policy.ts';
-import { formatSessionKey, keySpellings, requireSessionKey, keyChannel, type SessionKey } from './session-key.ts';
+import { formatSessionKey, isChatOf, keySpellings, requireSessionKey, keyChannel, type SessionKey } from './session-key.ts';
 import { decideSpawn } from './spawn-policy.ts';
 import { destinationLevel, join, mayFlow } from './taint.ts';
 import { compileToolRules, decideTool, serverOf, serversFor, type ToolAnswer, type ToolHolder, type ToolRules } from './tool-policy.ts';
@@ -48,7 +48,15 @@ export type Request =
       sandbox: 'inherit' | 'require';
       text?: string | undefined;
     }
-  | { action: 'deliver'; caller: Party; channel: string; chatType?: ChatTypeWord | undefined; text?: string | undefined }
+  /** `to` and `chatType`: the chat there, if it is known. */
+  | {
+      action: 'deliver';
+      caller: Party;
+      channel: string;
+      to?: string | undefined;
+      chatType?: ChatTypeWord | undefined;
+      text?: string | undefined;
+    }
   | { action: 'tool' | 'result'; caller: Party; tool: string; text?: string | undefined }
   /** An operator is not a session and sees sessions up to its token's level. `sends`: its message needs an answer. */
   | { action: 'operate'; level: Level; target: Party; sends: boolean };
@@ -155,7 +163,7 @@ function holderOf(world: World, caller: Party): ToolHolder {
     maxSpawnDepth: world.maxSpawnDepth,
     sandboxed: isSandboxed(world.agents, caller.key),
     guest: caller.key.shape === 'guest',
-    channel: speaksOn(caller),
+    channel: speaksOn(caller).channel,
     taint: caller.facts.taint,
   };
 }
@@ -234,7 +242,7 @@ function deliver(verdict: Verdict, world: World, request: Request & { action: 'd
   const sending = decideSend(world.sendPolicy, {
     key: caller.key,
     channel,
-    chatType: request.chatType ?? (speaksOn(caller) === channel ? caller.facts.chatType : undefined),
+    chatType: request.chatType ?? chatTypeAt(caller, channel, request.to),
     override: caller.facts.sendPolicy,
   });
   verdict.include(sending.rules, sending.action === 'allow' ? undefined : { code: 'SEND_POLICY_DENIED', why: sending.why });
@@ -248,15 +256,14 @@ function operate(verdict: Verdict, world: World, { level, target, sends }: Reque
   if (!sends) return;
   const { action, why, rules } = decideSend(world.sendPolicy, {
     key: target.key,
-    channel: speaksOn(target),
-    chatType: target.facts.chatType,
+    ...speaksOn(target),
     override: target.facts.sendPolicy,
   });
   verdict.include(rules, action === 'allow' ? undefined : { code: 'SEND_POLICY_DENIED', why: `send blocked by session policy: ${why}` });
 }
 
 function hook(verdict: Verdict, world: World, caller: Party, what: Pick<HookSubject, 'hook' | 'tool' | 'channel' | 'text'>): void {
-  const channel = what.channel ?? speaksOn(caller);
+  const channel = what.channel ?? speaksOn(caller).channel;
   const answer = askHook(world.policy, {
     agent: caller.key.agent,
     keys: keySpellings(caller.key),
@@ -278,9 +285,25 @@ function observerOf(world: World, caller: Party): Observer {
   };
 }
 
-/** The channel of a session: from its record, its key, or its last delivery. */
-export function speaksOn({ key, facts }: Party): string | undefined {
-  return facts.channel ?? keyChannel(key) ?? facts.deliveryContext?.channel;
+/** Where the text of a session goes: to the turn's own destination, else to the session's record, its last chat, or the chat in its key. */
+export function speaksOn({ key, facts }: Party): { channel?: string; chatType?: ChatTypeWord | undefined } {
+  const own = facts.destination ?? facts.deliveryContext;
+  const named = (facts.destination ? undefined : facts.channel) ?? own?.channel ?? keyChannel(key);
+  if (named === undefined) return {};
+  const channel = platformId(named);
+  const known = own && platformId(own.channel) === channel ? own.chatType : undefined;
+  return { channel, chatType: known ?? (facts.destination ? undefined : facts.chatType) };
+}
+
+/** The kind of chat that a text goes to. A chat that is not the session's own has none that we know. */
+function chatTypeAt(caller: Party, channel: string, to: string | undefined): ChatTypeWord | 'unknown' | undefined {
+  const { key, facts } = caller;
+  const same = [facts.destination, facts.deliveryContext].find(
+    (chat) => chat && platformId(chat.channel) === channel && (to === undefined || chat.to === to),
+  );
+  if (same?.chatType !== undefined) return same.chatType;
+  if (same || to === undefined) return speaksOn(caller).channel === channel ? speaksOn(caller).chatType : undefined;
+  return isChatOf(key, channel, to) ? undefined : 'unknown';
 }
 
 /** How deep a session is. A spawned session is never treated as one that was not spawned, even if its record is incomplete. */

@@ -71,7 +71,8 @@ export function explainKey(world: World, { key: text, agentId }: z.infer<typeof 
 export function explainSend(world: World, question: z.infer<typeof ExplainSend>): Explanation {
   const caller = partyOf(world, question.session);
   const target = announceTarget(caller.key, caller.facts.deliveryContext);
-  const channel = question.channel ?? (target.found ? target.channel : speaksOn(caller));
+  const at = question.channel === undefined && target.found ? target : undefined;
+  const channel = question.channel ?? at?.channel ?? speaksOn(caller).channel;
   if (channel === undefined) {
     return {
       answer: `text of ${caller.storeKey} has no destination`,
@@ -79,9 +80,10 @@ export function explainSend(world: World, question: z.infer<typeof ExplainSend>)
       rules: [{ rule: 'destination', effect: 'NOTE', why: target.why }],
     };
   }
-  const decision = decide({ action: 'deliver', caller, channel, chatType: question.chatType, text: question.text }, world);
-  const thread = target.found && target.threadId !== undefined ? ` (thread ${target.threadId})` : '';
-  const to = question.channel === undefined && target.found ? { announceTo: `${target.to}${thread}`, announceWhy: target.why } : {};
+  const chatType = question.chatType ?? at?.chatType;
+  const decision = decide({ action: 'deliver', caller, channel, to: at?.to, chatType, text: question.text }, world);
+  const thread = at?.threadId === undefined ? '' : ` (thread ${at.threadId})`;
+  const to = at ? { announceTo: `${at.to}${thread}`, announceWhy: at.why } : {};
   return explainDecision(decision, `text of ${caller.storeKey} to channel "${channel}"`, question.text, { channel, ...to });
 }
 

@@ -9,7 +9,8 @@ export interface SendSubject {
   key: SessionKey;
   /** Where the text would go; by default the session's own channel. */
   channel?: string | undefined;
-  chatType?: ChatTypeWord | undefined;
+  /** Without one, the kind of chat in the key; `unknown` matches no kind. */
+  chatType?: ChatTypeWord | 'unknown' | undefined;
   /** The session's own setting, by `sessions.patch` or `/send on|off|inherit`. */
   override?: SendAction | undefined;
 }
@@ -27,7 +28,7 @@ export function decideSend(policy: SendPolicy, subject: SendSubject): SendAnswer
   }
   const facts = {
     channel: platformId(subject.channel ?? keyChannel(subject.key) ?? 'unknown'),
-    chatType: subject.chatType ? chatType(subject.chatType) : ownChat(subject),
+    chatType: subject.chatType === undefined ? ownChat(subject) : subject.chatType === 'unknown' ? undefined : chatType(subject.chatType),
     keys: keySpellings(subject.key),
   };
   const rules: RuleTrace[] = [];

@@ -231,6 +231,11 @@ export function keyChannel(key: SessionKey): string | undefined {
   return 'channel' in key && key.channel !== undefined ? idOf(key.channel) : undefined;
 }
 
+/** Whether a key names this chat of a channel. */
+export function isChatOf(key: SessionKey, channel: string, to: string): boolean {
+  return keyChannel(key) === channel && 'peer' in key && idOf(key.peer) === platformId(to);
+}
+
 /** The channel that lists display for a session: a group's own, a direct chat's last one, `internal` for work that no person started. */
 export function sessionChannel(key: SessionKey, known: { channel?: string | undefined; lastChannel?: string | undefined }): string {
   const kind = sessionKind(key);

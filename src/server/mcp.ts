@@ -116,7 +116,7 @@ export function createMcpDoor(parts: McpParts): McpDoor {
     const { definitionOf } = await loaded();
     return {
       instructions: mcpInstructions(session.key, isGuest(session)),
-      tools: (await invoker.toolsFor(session.pk, ended)).map(definitionOf),
+      tools: (await invoker.toolsFor(session.pk, { signal: ended })).map(definitionOf),
       async call({ tool, args, idempotencyKey }, signal) {
         const callId = idempotencyKey === undefined ? parts.newId() : hash(`${caller.name}\n${idempotencyKey}`);
         try {

@@ -70,7 +70,7 @@ export function* describe(t: Reading, look: Look & LiveFacts, rows: readonly Ses
       row,
       key,
       settings: settingsOf(row),
-      delivery: deliveryOf(row),
+      delivery: contextOf(row),
       model: look.modelOf(row),
       usualModel: details.usualModel ? look.modelOf({ ...row, settings: '{}' }) : undefined,
       online: key.shape === 'guest' ? look.online(row.key) : undefined,
@@ -83,6 +83,14 @@ export function* describe(t: Reading, look: Look & LiveFacts, rows: readonly Ses
       preview: texts.get(row.pk),
     };
   });
+}
+
+/** Rules use the kind of chat; clients do not get it. */
+function contextOf(row: SessionRow): DeliveryContext | undefined {
+  const delivery = deliveryOf(row);
+  if (!delivery) return undefined;
+  const { chatType: _, ...context } = delivery;
+  return context;
 }
 
 /** Names a deleted parent too, but not one above the viewer's level. */

@@ -5,6 +5,7 @@ import type { Accepted } from '../engine/accept.ts';
 import type { Engine } from '../engine/engine.ts';
 import { fromChannel } from '../engine/input.ts';
 import { platformId } from '../protocol/ids.ts';
+import { chatType } from '../protocol/labels.ts';
 import { budgetOf } from '../config/budget.ts';
 import type { Config } from '../config/schema.ts';
 import type { Origin } from '../protocol/message.ts';
@@ -44,7 +45,13 @@ export function createInbound(parts: InboundParts): (message: InboundMessage) =>
     const principal = `channel:${channel}:${platformId(sender)}`;
     const to = message.replyTo ?? message.origin.peer.id;
     const threadId = message.origin.threadId ?? message.origin.topicId;
-    const deliveryContext = { channel, to, accountId, ...(threadId === undefined ? {} : { threadId }) };
+    const deliveryContext = {
+      channel,
+      to,
+      accountId,
+      ...(threadId === undefined ? {} : { threadId }),
+      chatType: chatType(message.origin.peer.kind),
+    };
     // 3. the same platform message is the same run
     const hash = createHash('sha256')
       .update(JSON.stringify([sessionKey, message.text]))

@@ -205,6 +205,8 @@ export const migrations: string[] = [
   -- Sessions and their lives.
 
   -- Runs, deliveries and faults.
+  -- The kind of chat that a delivery goes to, for the send policy at each attempt.
+  ALTER TABLE deliveries ADD COLUMN chat_type TEXT;
 
   -- Operators: read marks.
 

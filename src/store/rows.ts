@@ -1,5 +1,6 @@
 // Rows as the store keeps them.
 import type { DeliveryState } from '../protocol/delivery.ts';
+import type { ChatTypeWord } from '../protocol/labels.ts';
 import type { RunClass, RunState, QueueMode } from '../protocol/run.ts';
 
 export interface SessionRow {
@@ -192,6 +193,8 @@ export interface DeliveryRow {
   account: string | null;
   recipient: string;
   thread: string | null;
+  /** The kind of chat, if it is known. */
+  chat_type: ChatTypeWord | null;
   taint: number;
   text: string;
   state: DeliveryState;

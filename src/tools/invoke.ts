@@ -4,15 +4,18 @@ import { nearest } from '../nearest.ts';
 import { levelName, levelRank } from '../levels.ts';
 import { untilAborted } from '../abort.ts';
 import type { Config } from '../config/schema.ts';
-import { evaluate, partyOfRow } from '../engine/policy.ts';
+import { destinationOf, evaluate, partyOfRow } from '../engine/policy.ts';
 import type { PendingCall, Turn, Usage } from '../engine/runner.ts';
 import { chargeSession } from '../engine/end.ts';
 import { raiseTaint } from '../engine/sessions.ts';
+import * as offers from '../store/tables/offers.ts';
+import * as runs from '../store/tables/runs.ts';
 import * as sessions from '../store/tables/sessions.ts';
 import { InterlaneError, reasonOf } from '../errors.ts';
-import { toolFor, usableServers, type World } from '../rules/decide.ts';
+import { toolFor, usableServers, type Party, type World } from '../rules/decide.ts';
 import { join } from '../rules/taint.ts';
 import { serverOf } from '../rules/tool-policy.ts';
+import type { Destination } from '../protocol/session.ts';
 import { guestToolNames } from '../protocol/tool.ts';
 import { redact } from '../rules/hooks.ts';
 import { refusal, unknownOutcome } from '../wording.ts';
@@ -26,8 +29,8 @@ export interface Invoker {
   names(): string[];
   /** Whether the tool exists, or may exist once its outside server has started. */
   knows(name: string): boolean;
-  /** The tools of a session, for its model or its guest. */
-  toolsFor(session: SessionRow | number, signal?: AbortSignal): Promise<Tool[]>;
+  /** The tools of a session, for its model in a turn, or for an outside caller that acts as it. */
+  toolsFor(session: SessionRow | number, turn?: { destination?: Destination | undefined; signal: AbortSignal }): Promise<Tool[]>;
   /** A call of a run's step; the result goes into the transcript. */
   invoke(turn: Turn, call: PendingCall): Promise<'done' | 'waiting'>;
   /** A call by an outside caller that acts as this session; the result is returned, not recorded. */
@@ -72,14 +75,13 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
   const builtIn = new Map(tools.map((tool) => [tool.name, tool]));
   const all = () => [...builtIn.values(), ...(parts.outside?.known() ?? [])];
   const find = (name: string) => builtIn.get(name) ?? parts.outside?.known().find((tool) => tool.name === name);
-  const toolsOf = (session: SessionRow) => {
+  const toolsOf = (holder: Party) => {
     const { world } = parts.current();
-    const holder = partyOfRow(world, session);
     const guest = holder.key.shape === 'guest';
     // Guest tools do not exist for other sessions, not even as refused ones.
     return all().flatMap(({ name }) => (guest || !guestToolNames.includes(name) ? [toolFor(world, holder, name)] : []));
   };
-  const namesFor = (session: SessionRow) => toolsOf(session).flatMap(({ tool, allowed }) => (allowed ? [tool] : []));
+  const namesFor = (holder: Party) => toolsOf(holder).flatMap(({ tool, allowed }) => (allowed ? [tool] : []));
   /** The steps of every call, from any caller. `start` is committed before the tool acts. */
   const perform = async (
     sessionPk: number,
@@ -87,8 +89,8 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
     { pace, ...by }: Pick<ToolContext, 'origin' | 'key' | 'turn'> & { pace: Pace },
     start: (tool: Tool) => Promise<void>,
   ): Promise<ToolAnswer | 'waiting'> => {
-    const session = await parts.store.read(sessionOf, { sessionPk });
-    const caller = partyOfRow(parts.current().world, session);
+    const { session, destination } = await parts.store.read(callerOf, { sessionPk });
+    const caller = partyOfRow(parts.current().world, session, by.turn ? by.turn.destination : destination);
     const refuse = (code: string, error: string) => ({
       text: JSON.stringify({ status: 'error', code, error }),
       isError: true,
@@ -102,7 +104,7 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
       if (!find(asked.tool) && trouble !== undefined) return refuse('UNAVAILABLE', refusal.serverDown(server, trouble));
     }
     const tool = find(asked.tool);
-    if (!tool) return refuse('INVALID_REQUEST', unknownTool(asked.tool, namesFor(session)));
+    if (!tool) return refuse('INVALID_REQUEST', unknownTool(asked.tool, namesFor(caller)));
     if (asked.readOnly && (tool.effect !== 'pure' || tool.costs)) return refuse('MISSING_SCOPE', refusal.needsSessionToken(tool.name));
     const read = tool.params.safeParse(asked.args);
     if (!read.success) return refuse('INVALID_REQUEST', describe(tool, read.error));
@@ -115,7 +117,18 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
     await start(tool);
     const { world, config } = parts.current();
     const { maxPingPongTurns } = config.session.agentToAgent;
-    const context: ToolContext = { ...parts, world, maxPingPongTurns, now: parts.now(), ...by, ...pace, session, caller, toolsOf };
+    const shownTools = (other: SessionRow) => toolsOf(other.pk === session.pk ? caller : partyOfRow(world, other));
+    const context: ToolContext = {
+      ...parts,
+      world,
+      maxPingPongTurns,
+      now: parts.now(),
+      ...by,
+      ...pace,
+      session,
+      caller,
+      toolsOf: shownTools,
+    };
     let outcome: ToolOutcome;
     try {
       outcome = await untilAborted(pace.signal, tool.run(context, read.data));
@@ -136,11 +149,13 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
   return {
     names: () => all().map((tool) => tool.name),
     knows: (name) => builtIn.has(name) || serverOf(parts.current().world.tools, name) !== undefined,
-    async toolsFor(of, signal) {
-      const session = typeof of === 'number' ? await parts.store.read(sessionOf, { sessionPk: of }) : of;
+    async toolsFor(of, turn) {
+      const from =
+        typeof of === 'number' ? await parts.store.read(callerOf, { sessionPk: of }) : { session: of, destination: turn?.destination };
       const { world } = parts.current();
-      await parts.outside?.ready(usableServers(world, partyOfRow(world, session)), 'once', signal);
-      const given = new Set(namesFor(session));
+      const holder = partyOfRow(world, from.session, from.destination);
+      await parts.outside?.ready(usableServers(world, holder), 'once', turn?.signal);
+      const given = new Set(namesFor(holder));
       return all().filter((tool) => given.has(tool.name));
     },
     async invoke(turn, call) {
@@ -165,7 +180,7 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
     async callAs(sessionPk, call, pace) {
       const answer = await perform(sessionPk, call, { origin: { sessionPk, callId: call.callId }, key: call.callId, pace }, async () => {});
       if (answer === 'waiting') throw new InterlaneError('INTERNAL', `tool ${call.tool} cannot wait for a caller from outside`);
-      const session = await parts.store.read(sessionOf, { sessionPk });
+      const { session } = await parts.store.read(callerOf, { sessionPk });
       if (answer.usage) await parts.store.write(chargeSession, { sessionKey: session.key, sessionPk, usage: answer.usage });
       // I8. Before the caller reads the result.
       if (call.raises && answer.taint > 0)
@@ -177,14 +192,17 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
 
 /** A tool that may have acted when the gateway died is not called again; the result says so. */
 async function outcomeUnknown(parts: InvokerParts, sessionPk: number): Promise<ToolAnswer> {
-  const session = await parts.store.read(sessionOf, { sessionPk });
+  const { session } = await parts.store.read(callerOf, { sessionPk });
   return { text: JSON.stringify({ status: 'error', code: 'OUTCOME_UNKNOWN', error: unknownOutcome }), isError: true, taint: session.taint };
 }
 
-const sessionOf: ReadQuery<{ sessionPk: number }, SessionRow> = {
+/** The session that a call acts for. A guest that has taken a turn calls for that turn. */
+const callerOf: ReadQuery<{ sessionPk: number }, { session: SessionRow; destination: Destination | undefined }> = {
   name: 'caller',
   *body(t, { sessionPk }) {
-    return yield* sessions.get(t, sessionPk);
+    const session = yield* sessions.get(t, sessionPk);
+    const offer = yield* offers.openIn(t, session.key);
+    return { session, destination: offer?.state === 'taken' ? destinationOf(yield* runs.get(t, offer.run_pk)) : undefined };
   },
 };
 

@@ -82,7 +82,7 @@ async function requestOf(turn: Turn, model: Model, invoker: Invoker): Promise<St
     agentId: turn.agentId,
     sessionKey: turn.sessionKey,
     prompt,
-    tools: await invoker.toolsFor(session, turn.signal),
+    tools: await invoker.toolsFor(session, turn),
     settings,
   };
 }

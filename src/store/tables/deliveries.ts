@@ -3,14 +3,25 @@ import type { DeliveryState } from '../../protocol/delivery.ts';
 import type { Body, Reading, Writing } from '../contract.ts';
 import type { DeliveryRow } from '../rows.ts';
 
-type Given = 'id' | 'session_pk' | 'cause' | 'cause_pk' | 'part' | 'dest_key' | 'channel' | 'account' | 'recipient' | 'thread';
+type Given =
+  | 'id'
+  | 'session_pk'
+  | 'cause'
+  | 'cause_pk'
+  | 'part'
+  | 'dest_key'
+  | 'channel'
+  | 'account'
+  | 'recipient'
+  | 'thread'
+  | 'chat_type';
 type NewDelivery = Pick<DeliveryRow, Given | 'taint' | 'text' | 'error' | 'hash'> & { state: 'pending' | 'dead'; now: number };
 
 /** I2. Unique by its cause and part. It is the head if nothing else is open for its destination. */
 export function* insert(t: Writing, made: NewDelivery): Body<number> {
   const { pk } = (yield* t.one<{ pk: number }>(
-    `INSERT INTO deliveries (id, session_pk, cause, cause_pk, part, dest_key, channel, account, recipient, thread, taint, text, state, error, due_at, first_at, hash, head)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
+    `INSERT INTO deliveries (id, session_pk, cause, cause_pk, part, dest_key, channel, account, recipient, thread, chat_type, taint, text, state, error, due_at, first_at, hash, head)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
        CASE WHEN ? = 1 AND NOT EXISTS (SELECT 1 FROM deliveries WHERE dest_key = ? AND state IN ('pending', 'sending')) THEN 1 ELSE 0 END)
      RETURNING pk`,
     made.id,
@@ -23,6 +34,7 @@ export function* insert(t: Writing, made: NewDelivery): Body<number> {
     made.account,
     made.recipient,
     made.thread,
+    made.chat_type,
     made.taint,
     made.text,
     made.state,
