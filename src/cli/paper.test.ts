@@ -197,7 +197,7 @@ describe('answers', () => {
   it.each([true, false])('tell of a summary in one line (on a terminal: %s)', (streams) => {
     const { answers, text } = paper(['r'], streams);
     const summary = message('user', 'Ana said this.\nThen that.');
-    summary.message.provenance = { kind: 'system' };
+    summary.message.summary = true;
     answers.message(summary);
     expect(text()).toBe('(older messages were summarized)\n');
   });

@@ -127,9 +127,9 @@ function sessionCommands(root: Command, terminal: Terminal, outcome: { status: n
 
   client(root, 'send <session> <message...>', 'sessions.send', 'send a message and print the reply; "-" reads it from standard input')
     .option('--no-wait', 'do not wait for the reply; print the run id')
-    .option('--timeout <time>', 'how long to wait for the reply', duration, 300_000)
+    .addOption(timeoutOption('how long to wait for the reply'))
     .option('--idempotency-key <key>', 'messages with the same key are sent once')
-    .addHelpText('after', '\nThe default of --timeout is 5m. After that the run is still going; "interlane wait <run>" waits again.')
+    .addHelpText('after', '\nAfter the timeout the run is still going; "interlane wait <run>" waits again.')
     .action(
       asking(terminal, async (client, flags: ReachFlags & SendFlags, session: string, message: string[]) =>
         (await import('./send.ts')).send(terminal, client, session, message, flags),
@@ -137,7 +137,7 @@ function sessionCommands(root: Command, terminal: Terminal, outcome: { status: n
     );
 
   client(root, 'wait <run>', 'agent.wait', 'wait for the end of a run and print its reply; also for one that ended long ago')
-    .option('--timeout <time>', 'how long to wait', duration, 300_000)
+    .addOption(timeoutOption('how long to wait'))
     .action(
       asking(terminal, async (client, flags: ReachFlags & WaitFlags, run: string) =>
         (await import('./send.ts')).wait(terminal, client, run, flags),
@@ -370,6 +370,8 @@ function duration(text: string): number {
   if (ms === undefined) throw new InvalidArgumentError('Write a number and a unit (ms, s, m, h, d), for example 30s or 5m.');
   return ms;
 }
+
+const timeoutOption = (about: string) => new Option('--timeout <time>', about).argParser(duration).default(300_000, '5m');
 
 /** Commander writes to the terminal it was given and throws instead of exiting. */
 function configure(made: Command, terminal: Terminal): Command {

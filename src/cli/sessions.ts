@@ -5,6 +5,7 @@ import { toPeer } from '../protocol/compat/openclaw.ts';
 import type { Params, Results } from '../protocol/operations/all.ts';
 import type { WireMessage, WireRun, WireSession } from '../protocol/result.ts';
 import { messageLine } from './messages.ts';
+import { sessionMeant } from './session-meant.ts';
 import { answer, moment, oneLine, paint, span, table, type Terminal } from './terminal.ts';
 
 export interface SessionsFlags {
@@ -92,11 +93,12 @@ export interface HistoryFlags {
 /** The last messages, oldest first. Without tools, a page of nothing but tools leads to the page before it. */
 export async function history(terminal: Terminal, client: Client, session: string, flags: HistoryFlags): Promise<void> {
   const found: WireMessage[] = [];
-  let sessionKey = session;
+  const named = await sessionMeant(terminal, client, session);
+  let sessionKey = named;
   let offset: number | undefined;
   for (;;) {
     const limit = Math.min(Math.max(flags.limit - found.length, 50), largestPage);
-    const page = await client.call('chat.history', { sessionKey: session, limit, ...(offset === undefined ? {} : { offset }) });
+    const page = await client.call('chat.history', { sessionKey: named, limit, ...(offset === undefined ? {} : { offset }) });
     if (!('sessionKey' in page)) break;
     ({ sessionKey } = page);
     found.unshift(...page.messages.filter((message) => flags.tools || isSaid(message)));

@@ -18,7 +18,7 @@ export function sourceOf(message: WireMessage): string {
 }
 
 /** Whether the message is a summary that replaces older messages for the model. */
-export const isSummary = ({ role, provenance }: WireMessage) => role === 'user' && provenance?.kind === 'system';
+export const isSummary = ({ summary }: WireMessage) => summary === true;
 
 /** Whether the message has text of a user or an agent. Tool results and bare tool calls have none. */
 export function isSaid({ role, content }: WireMessage): boolean {

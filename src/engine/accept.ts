@@ -50,6 +50,8 @@ export function accept(current: Current): EngineCommand<AcceptArgs, Accepted> {
       const { runId } = args.input;
       if (runId === args.idempotency?.key && (yield* runs.byId(t, runId))) throw usedKey(runId);
       if (session.state !== 'live') yield* sessions.revive(t, session);
+      // Main sessions are opened at the start and new lives by a reset, so their user is the sender of the first message.
+      if (session.opened_by === null) yield* sessions.setUser(t, session, args.input.principal.replace(/^channel:/, ''));
       if (args.deliveryContext) yield* rememberDelivery(t, session, args.deliveryContext);
       // Interrupt: the accepting transaction requests the stop of the active run; queued runs stay.
       const stopping = args.input.mode === 'interrupt' ? yield* stopActive(t, kernel, session, 'interrupted', args.now) : [];

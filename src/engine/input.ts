@@ -5,7 +5,7 @@ import type { TurnContext } from '../protocol/transcript.ts';
 import type { SessionRow } from '../store/rows.ts';
 import type { Input } from './queue.ts';
 
-/** A message from a channel. Its answer goes back to the same chat. */
+/** A message from a channel. Its answer goes back to the same chat; without one it is not delivered. */
 export function fromChannel(message: {
   runId: string;
   text: string;
@@ -13,13 +13,25 @@ export function fromChannel(message: {
   principal: string;
   taint: number;
   mode: QueueMode;
-  destination: Destination;
+  destination: Destination | undefined;
   budgetMs: number;
   notBefore?: number | undefined;
 }): Input {
   const { runId, text, channel, principal, taint, mode, destination, budgetMs, notBefore } = message;
   const provenance = { kind: 'user' as const, channel };
-  return { runId, text, provenance, principal, taint, mode, class: 'main', deliver: true, destination, budgetMs, notBefore };
+  return {
+    runId,
+    text,
+    provenance,
+    principal,
+    taint,
+    mode,
+    class: 'main',
+    deliver: destination !== undefined,
+    destination,
+    budgetMs,
+    notBefore,
+  };
 }
 
 /** A message of an operator, on the gateway's own channel. */

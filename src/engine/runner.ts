@@ -26,8 +26,6 @@ export interface PromptMessage extends TranscriptMessage {
   reasoning?: Thought[];
   /** The provider's options of each call, in call order. */
   callOptions?: (ProviderOptions | null)[];
-  /** This message replaces everything before it. */
-  summary?: true;
 }
 
 export interface PendingCall {

@@ -125,11 +125,10 @@ const steerWaits: ReadQuery<{ lane: string }, boolean> = {
 function promptMessage(row: EntryRow): PromptMessage {
   const message: PromptMessage = messageOf(row, undefined);
   if (row.body === null) return message;
-  const { context, reasoning, callOptions, compacted } = JSON.parse(row.body) as EntryBody;
+  const { context, reasoning, callOptions } = JSON.parse(row.body) as EntryBody;
   if (context !== undefined) message.context = context;
   if (reasoning !== undefined) message.reasoning = reasoning as Thought[];
   if (callOptions !== undefined) message.callOptions = callOptions as (ProviderOptions | null)[];
-  if (compacted !== undefined) message.summary = true;
   return message;
 }
 

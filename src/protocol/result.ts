@@ -16,6 +16,8 @@ export const WireMessage = z.object({
   toolName: z.string().exactOptional(),
   isError: z.boolean().exactOptional(),
   stopReason: z.enum(['aborted', 'length', 'content_filter']).exactOptional(),
+  /** Set on a summary that replaces all older messages for the model. */
+  summary: z.literal(true).exactOptional(),
   taint: z.string().exactOptional(),
   entry: z.object({
     id: z.string(),
@@ -47,6 +49,10 @@ export const WireSession = z.object({
   orphaned: z.literal(true).exactOptional(),
   label: z.string().exactOptional(),
   displayName: z.string().exactOptional(),
+  /** `internal` for scheduled tasks, webhooks and nodes; `unknown` before the first message from a channel. */
+  channel: z.string(),
+  /** The principal that opened it, or the sender of its first message. */
+  user: z.string().exactOptional(),
   status: z.enum(['queued', 'running', 'done', 'failed', 'killed', 'timeout']).exactOptional(),
   hasActiveRun: z.literal(true).exactOptional(),
   activeRunIds: z.array(z.string()).exactOptional(),

@@ -186,6 +186,15 @@ export function listScope(world: World, caller: Party, agents: Iterable<string>)
   };
 }
 
+/** What a session reaches in fact: `all` needs agent-to-agent rules that allow every agent, and `some` is all that they allow. */
+export type Reach = Visibility | 'some';
+
+export function reachOf(world: World, caller: Party): Reach {
+  const { visibility, filter } = listScope(world, caller, []);
+  if (visibility !== 'all' || filter.agents === 'every') return visibility;
+  return world.agentToAgent.enabled ? 'some' : 'agent';
+}
+
 export function inListScope(scope: ListScope, row: Party): boolean {
   const viewed = { key: row.storeKey, agent: row.key.agent, spawnedBy: row.facts.spawnedBy };
   return passesScope(scope, { ...viewed, level: knownFrom(row) });

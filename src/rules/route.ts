@@ -123,8 +123,9 @@ interface ReadOrigin {
   channel: string;
   account: string;
   kind: 'direct' | 'group' | 'channel';
-  peerId: string;
-  peer: string;
+  /** Both are missing if the message names no chat. */
+  peerId: string | undefined;
+  peer: string | undefined;
   parentPeer: string | undefined;
   guild: string | undefined;
   team: string | undefined;
@@ -136,9 +137,9 @@ function readOrigin(origin: Origin): ReadOrigin {
   return {
     channel: platformId(origin.channel),
     account: accountId(origin.accountId ?? ''),
-    kind: chatType(origin.peer.kind),
-    peerId: origin.peer.id,
-    peer: peerText(origin.peer),
+    kind: origin.peer ? chatType(origin.peer.kind) : 'direct',
+    peerId: origin.peer?.id,
+    peer: origin.peer && peerText(origin.peer),
     parentPeer: origin.parentPeer && peerText(origin.parentPeer),
     guild: origin.guildId === undefined ? undefined : platformId(origin.guildId),
     team: origin.teamId === undefined ? undefined : platformId(origin.teamId),
@@ -202,7 +203,7 @@ function demandsOf(tier: Tier, from: ReadOrigin): Demand[] {
     for (const a of accounts)
       for (const p of peers) for (const g of guilds) for (const t of teams) demands.push({ account: a, peer: p, guild: g, team: t });
   };
-  if (tier === 'peer') add(account, [from.peer], guild, team);
+  if (tier === 'peer' && from.peer !== undefined) add(account, [from.peer], guild, team);
   if (tier === 'parentPeer' && from.parentPeer !== undefined) add(account, [from.parentPeer], guild, team);
   if (tier === 'guild' && from.guild !== undefined) add(account, [undefined], [from.guild], team);
   if (tier === 'team' && from.team !== undefined) add(account, [undefined], [undefined], [from.team]);
@@ -223,7 +224,7 @@ function demandOf({ match }: Binding): Demand {
 const shapeOf = (demand: Demand) =>
   `${demand.account === undefined ? '' : 'a'}${demand.peer === undefined ? '' : 'p'}${demand.guild === undefined ? '' : 'g'}${demand.team === undefined ? '' : 't'}`;
 const valuesOf = (demand: Demand) => JSON.stringify([demand.account, demand.peer, demand.guild, demand.team]);
-const peerText = (peer: Origin['peer']) => `${chatType(peer.kind)}:${platformId(peer.id)}`;
+const peerText = (peer: NonNullable<Origin['peer']>) => `${chatType(peer.kind)}:${platformId(peer.id)}`;
 
 function describeTier(tier: Tier, from: ReadOrigin): string {
   const account = `channel "${from.channel}", account "${from.account}"`;
@@ -247,18 +248,20 @@ function describeTier(tier: Tier, from: ReadOrigin): string {
 function sessionOf(routes: Routes, from: ReadOrigin, agent: string): SessionKey {
   const context = keyContext(routes.agents, agent);
   let key =
-    from.kind === 'direct'
-      ? directKey(
-          {
-            scope: routes.scope === 'global' ? 'main' : routes.dmScope,
-            channel: from.channel,
-            account: from.account,
-            peer: from.peerId,
-            links: routes.links,
-          },
-          context,
-        )
-      : groupKey({ kind: from.kind, channel: from.channel, id: from.peerId }, agent);
+    from.peerId === undefined
+      ? mainKey(context)
+      : from.kind === 'direct'
+        ? directKey(
+            {
+              scope: routes.scope === 'global' ? 'main' : routes.dmScope,
+              channel: from.channel,
+              account: from.account,
+              peer: from.peerId,
+              links: routes.links,
+            },
+            context,
+          )
+        : groupKey({ kind: from.kind, channel: from.channel, id: from.peerId }, agent);
   if (key.shape === 'global') return key;
   if (from.topicId !== undefined) key = threadKey(key, 'topic', from.topicId);
   if (from.threadId !== undefined) key = threadKey(key, 'thread', from.threadId);
@@ -266,6 +269,7 @@ function sessionOf(routes: Routes, from: ReadOrigin, agent: string): SessionKey 
 }
 
 function keyNote(routes: Routes, from: ReadOrigin, key: SessionKey): RuleTrace {
+  if (from.peerId === undefined) return { rule: 'session.key', effect: 'ALLOW', why: 'the message names no chat' };
   if (from.kind !== 'direct') return { rule: 'session.key', effect: 'ALLOW', why: `every ${from.kind} has a session of its own` };
   if (routes.scope === 'global') return { rule: 'session.key', effect: 'ALLOW', why: 'session.scope is "global"' };
   const linked = routes.dmScope !== 'main' && routes.links.people.get(from.channel)?.has(platformId(from.peerId));
@@ -291,8 +295,8 @@ export function nearMisses(routes: Routes, origin: Origin, taken: number | undef
       differs.push(`account is "${from.account}", not "${demand.account}"${unnamed}`);
     }
     if (demand.peer !== undefined && demand.peer !== from.peer && demand.peer !== from.parentPeer) {
-      near = platformId(binding.match.peer!.id) === platformId(from.peerId);
-      differs.push(`peer is "${from.peer}", not "${demand.peer}"`);
+      near = from.peerId !== undefined && platformId(binding.match.peer!.id) === platformId(from.peerId);
+      differs.push(`peer is ${quoted(from.peer)}, not "${demand.peer}"`);
     }
     if (demand.guild !== undefined && demand.guild !== from.guild) differs.push(`guild is ${quoted(from.guild)}, not "${demand.guild}"`);
     if (demand.team !== undefined && demand.team !== from.team) differs.push(`team is ${quoted(from.team)}, not "${demand.team}"`);

@@ -22,6 +22,7 @@ const sessionTools = new Set([
   'agents_list',
   'message',
 ]);
+export const isSessionTool = (name: string) => sessionTools.has(name);
 /** Those of them that only a session that may spawn can use. */
 const spawnTools = new Set(['sessions_spawn', 'sessions_yield', 'subagents', 'agents_list']);
 

@@ -5,8 +5,9 @@ import type { ModelView, PromptMessage, Runner, Usage } from '../engine/runner.t
 import { settingsOf } from '../engine/policy.ts';
 import type { AgentEntry } from '../protocol/settings.ts';
 import { keyContext, requireAgent } from '../rules/agents.ts';
-import type { World } from '../rules/decide.ts';
+import { partyOf, reachOf, type World } from '../rules/decide.ts';
 import { requireSessionKey } from '../rules/session-key.ts';
+import { isSessionTool } from '../rules/tool-policy.ts';
 import type { SessionRow } from '../store/rows.ts';
 import type { RecapFocus } from '../tools/define.ts';
 import type { Invoker } from '../tools/invoke.ts';
@@ -32,6 +33,9 @@ export interface RuntimeParts {
   warn(message: string): void;
 }
 
+/** What a session reaches does not depend on its level. */
+const fresh = { taint: 'PUBLIC', existTaint: 'PUBLIC' } as const;
+
 export class Runtimes {
   private readonly current: () => Setup;
   private readonly scripted: Model;
@@ -43,14 +47,16 @@ export class Runtimes {
     this.scripted = scriptedModel({ ...(script ? { script } : {}), sleep: pause });
     this.language = languageModel({
       models: () => current().models,
-      setting: ({ agentId, sessionKey }) => {
+      setting: ({ agentId, sessionKey, tools, settings: { see } }) => {
         const { world, agent } = current();
         return {
           agentId,
           name: agent(agentId)?.name,
           instructions: agent(agentId)?.instructions,
           sessionKey,
-          visibility: world.visibility,
+          reach: tools.some(({ name }) => isSessionTool(name))
+            ? reachOf(world, partyOf(world, { ...fresh, key: sessionKey, see }))
+            : undefined,
           date: new Date(clock.now()).toISOString().slice(0, 10),
         };
       },

@@ -36,6 +36,8 @@ interface Command {
   who: 'anybody' | 'owner';
   /** Completions of its argument. */
   words: readonly string[];
+  /** Its argument is one word, so text with more words is a message. */
+  oneWord: boolean;
   run(port: CommandPort, argument: string): Promise<string | { text: string; say: string }>;
 }
 
@@ -47,8 +49,8 @@ const command = (
   name: string,
   about: string,
   run: Command['run'],
-  { aliases = [], usage = '', who = 'anybody', words = [] }: Partial<Command> = {},
-): Command => ({ name, about, run, aliases, usage, who, words });
+  { aliases = [], usage = '', who = 'anybody', words = [], oneWord = false }: Partial<Command> = {},
+): Command => ({ name, about, run, aliases, usage, who, words, oneWord });
 
 /** A command that shows a setting, sets it, or resets it to the config. */
 function setting(
@@ -59,6 +61,7 @@ function setting(
   const words = [...levelsOf(name), 'default'];
   return {
     words,
+    oneWord: true,
     usage: `[${words.join('|')}]`,
     async run(port, argument) {
       if (argument === '') return textOf(await port.status());
@@ -120,7 +123,7 @@ export const commands: readonly Command[] = [
       if (!Object.hasOwn(sending, word)) throw unfit('send policy', argument, words);
       return sendText(await port.patch({ sendPolicy: sending[word as keyof typeof sending] }));
     },
-    { usage: '[on|off|inherit]', words: Object.keys(sending), who: 'owner' },
+    { usage: '[on|off|inherit]', words: Object.keys(sending), oneWord: true, who: 'owner' },
   ),
   command(
     'stop',
@@ -136,14 +139,15 @@ const byName = new Map(commands.flatMap((one) => [one.name, ...one.aliases].map(
 export type Read = { kind: 'message' } | { kind: 'command'; command: Command; argument: string } | { kind: 'unknown'; word: string };
 
 /**
- * A command begins with "/" and a known word; "/etc/hosts is broken" is a message. An unknown word alone is taken for a typo and
- * not sent. A line that begins with a space is always a message.
+ * A command begins with "/" and a known word; "/etc/hosts is broken" and "/send off right now" are messages. An unknown word alone is
+ * taken for a typo and not sent. A line that begins with a space is always a message.
  */
 export function readCommand(text: string): Read {
   const found = /^\/([a-z][a-z0-9_-]*)(?:\s+([^]*))?$/i.exec(text.trimEnd());
   if (!found) return { kind: 'message' };
   const [, word, argument = ''] = found;
   const known = byName.get(word!.toLowerCase());
+  if (known?.oneWord && /\s/.test(argument.trim())) return { kind: 'message' };
   if (known) return { kind: 'command', command: known, argument: argument.trim() };
   return argument === '' ? { kind: 'unknown', word: word! } : { kind: 'message' };
 }

@@ -1,5 +1,7 @@
 // Inbound message → route → session → accepted run.
 import { createHash } from 'node:crypto';
+import { z } from 'zod';
+import { InterlaneError } from '../errors.ts';
 import { levelRank } from '../levels.ts';
 import type { Accepted } from '../engine/accept.ts';
 import type { Engine } from '../engine/engine.ts';
@@ -8,18 +10,18 @@ import { platformId } from '../protocol/ids.ts';
 import { chatType } from '../protocol/labels.ts';
 import { budgetOf } from '../config/budget.ts';
 import type { Config } from '../config/schema.ts';
-import type { Origin } from '../protocol/message.ts';
+import { Origin, type OriginIn } from '../protocol/message.ts';
 import type { QueueMode } from '../protocol/run.ts';
 import { channelLevel, type World } from '../rules/decide.ts';
 import { route, type Routes } from '../rules/route.ts';
 import { sessionKind } from '../rules/session-key.ts';
 
 export interface InboundMessage {
-  origin: Origin;
+  origin: OriginIn;
   text: string;
-  /** The sender's id on the channel; by default the peer of a direct chat. */
+  /** The sender's id on the channel; by default the peer of the chat. */
   sender?: string;
-  /** Where the answer goes; by default to the chat of the message. */
+  /** Where the answer goes; by default to the chat of the message. Without either, it is not delivered. */
   replyTo?: string;
   mode?: QueueMode;
   /** The platform's id of the message. A message that is received twice is accepted once. */
@@ -36,22 +38,26 @@ export interface InboundParts {
 
 /** Resolves when the message is stored: from then on it is answered, or ends with a recorded reason. */
 export function createInbound(parts: InboundParts): (message: InboundMessage) => Promise<Accepted> {
-  return (message) => {
+  return async (message) => {
     const { routes, world, config } = parts.current();
     // 1. which agent and session
-    const { key, sessionKey, agentId, channel, accountId } = route(routes, message.origin);
+    const origin = readOrigin(message.origin);
+    const { key, sessionKey, agentId, channel, accountId } = route(routes, origin);
     // 2. the sender, and where the answer goes
-    const sender = message.sender ?? message.origin.peer.id;
-    const principal = `channel:${channel}:${platformId(sender)}`;
-    const to = message.replyTo ?? message.origin.peer.id;
-    const threadId = message.origin.threadId ?? message.origin.topicId;
-    const deliveryContext = {
-      channel,
-      to,
-      accountId,
-      ...(threadId === undefined ? {} : { threadId }),
-      chatType: chatType(message.origin.peer.kind),
-    };
+    const user = `${channel}:${platformId(message.sender ?? origin.peer?.id ?? 'unknown')}`;
+    const principal = `channel:${user}`;
+    const to = message.replyTo ?? origin.peer?.id;
+    const threadId = origin.threadId ?? origin.topicId;
+    const deliveryContext =
+      to === undefined
+        ? undefined
+        : {
+            channel,
+            to,
+            accountId,
+            ...(threadId === undefined ? {} : { threadId }),
+            ...(origin.peer === undefined ? {} : { chatType: chatType(origin.peer.kind) }),
+          };
     // 3. the same platform message is the same run
     const hash = createHash('sha256')
       .update(JSON.stringify([sessionKey, message.text]))
@@ -64,7 +70,7 @@ export function createInbound(parts: InboundParts): (message: InboundMessage) =>
     const { collectMs } = config.session.queue;
     return parts.engine.accept({
       sessionKey,
-      open: { id: parts.newId(), agent: agentId, kind: sessionKind(key), user: `${channel}:${platformId(sender)}` },
+      open: { id: parts.newId(), agent: agentId, kind: sessionKind(key), user },
       input: fromChannel({
         runId: parts.newId(),
         text: message.text,
@@ -81,4 +87,11 @@ export function createInbound(parts: InboundParts): (message: InboundMessage) =>
       now,
     });
   };
+}
+
+function readOrigin(written: OriginIn): Origin {
+  const read = Origin.safeParse(written);
+  if (read.success) return read.data;
+  const issues = read.error.issues.slice(0, 5).map(({ path, message }) => `${z.core.toDotPath(path) || 'it'}: ${message}`);
+  throw new InterlaneError('INVALID_REQUEST', `origin of the message does not fit: ${issues.join('; ')}`);
 }

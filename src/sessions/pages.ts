@@ -52,7 +52,8 @@ function* scopeOf(t: Reading, { world, viewer }: Look): Body<ListScope> {
 
 export const sessionsPage = (look: Look): ReadQuery<PageFilter, SessionsPage> => ({
   name: 'sessions page',
-  *body(t, filter) {
+  *body(t, { kinds, ...rest }) {
+    const filter = { ...rest, kinds: kinds?.length === 0 ? undefined : kinds };
     const scope = yield* scopeOf(t, look);
     const found = new Map<number, SessionRow>();
     const streams = streamsOf(scope, filter);

@@ -31,6 +31,8 @@ export function wireSession(described: Described): WireSession {
     orphaned: described.orphaned || undefined,
     label: row.label ?? undefined,
     displayName: settings.displayName,
+    channel: channelOf(described),
+    user: row.opened_by ?? undefined,
     status: active ? 'running' : lastState && (isTerminal(lastState) ? ended[lastState] : 'queued'),
     hasActiveRun: active !== undefined || undefined,
     activeRunIds: active && [active.runId],
@@ -65,7 +67,7 @@ export function wireSession(described: Described): WireSession {
 /** The row of a tool for a caller of this agent: every field that has a value of its own, or all of them. */
 export function toolSession(described: Described, agent: string, verbose = false): Record<string, unknown> {
   const { row, key, settings, delivery, model: own, usualModel: usual } = described;
-  const { channel, displayName, model, thinkingLevel, verboseLevel = 'off', sendPolicy } = settings;
+  const { displayName, model, thinkingLevel, verboseLevel = 'off', sendPolicy } = settings;
   /** Omits a value that equals the default. */
   const unless = <V>(value: V, as: V) => (verbose || value !== as ? value : undefined);
   const all = {
@@ -74,7 +76,8 @@ export function toolSession(described: Described, agent: string, verbose = false
     kind: row.kind,
     ...(described.orphaned ? { orphaned: true } : {}),
     ...(key.shape === 'guest' ? { runtime: 'guest', online: described.online } : {}),
-    channel: sessionChannel(key, { channel, lastChannel: delivery?.channel }),
+    channel: channelOf(described),
+    user: row.opened_by,
     label: row.label,
     displayName,
     updatedAt: row.last_at,
@@ -96,4 +99,6 @@ export function toolSession(described: Described, agent: string, verbose = false
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined && value !== null));
 }
 
+const channelOf = ({ key, settings, delivery }: Described) =>
+  sessionChannel(key, { channel: settings.channel, lastChannel: delivery?.channel });
 const isOther = (account: string | undefined) => account !== undefined && account !== 'default';

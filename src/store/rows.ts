@@ -12,7 +12,7 @@ export interface SessionRow {
   agent: string;
   kind: string;
   label: string | null;
-  /** The sender or principal that opened it. */
+  /** The user of this life: the principal that opened it, or the sender of its first message. */
   opened_by: string | null;
   /** The key that spawned it, in whichever life. */
   parent_key: string | null;

@@ -53,6 +53,7 @@ export function messageOf(row: EntryRow, runId: string | undefined): TranscriptM
   if (body.isError) message.isError = true;
   if (body.aborted) message.aborted = true;
   if (body.cut !== undefined) message.cut = body.cut;
+  if (body.compacted !== undefined) message.summary = true;
   if (runId !== undefined) message.runId = runId;
   return message;
 }

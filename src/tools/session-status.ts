@@ -34,7 +34,6 @@ export const sessionStatus = defineTool({
         authProfile: settings.authProfile,
         authProfileSource: byUser(settings.authProfile),
         usage: usageOf(session),
-        user: session.opened_by ?? undefined,
         taint: levelName(session.taint),
         createdAt: session.created_at,
         queued: described.queued,

@@ -1,5 +1,6 @@
 // sessions_history: the end of one session's transcript, cut to what a model can take in.
 import { z } from 'zod';
+import { InterlaneError } from '../errors.ts';
 import { levelRank } from '../levels.ts';
 import type { TranscriptMessage } from '../protocol/transcript.ts';
 import { joinAll } from '../rules/taint.ts';
@@ -21,7 +22,10 @@ export const sessionsHistory = defineTool({
   }),
   async run(context, args) {
     const look = lookOf(context);
-    const session = await context.store.read(requireSession(look), { session: oneOf(args, 'sessionKey', 'session_id') }, context);
+    const asked = oneOf(args, 'sessionKey', 'session_id');
+    if (asked === undefined || asked.trim() === '')
+      throw new InterlaneError('INVALID_REQUEST', 'sessionKey is missing; give a session key, a session id or "main"');
+    const session = await context.store.read(requireSession(look), { session: asked }, context);
     const page = await context.store.read(
       historyPage(look.viewer),
       {

@@ -21,7 +21,6 @@ export const sessionsList = defineTool({
   params: z.strictObject({
     kinds: z
       .array(z.enum(['main', 'group', 'cron', 'hook', 'node', 'other']))
-      .min(1)
       .optional()
       .describe('only these kinds'),
     limit: z.number().min(1).optional().describe('at most this many rows (default 50, at most 200)'),
@@ -47,7 +46,7 @@ export const sessionsList = defineTool({
     for (const one of described)
       sessions.push({
         ...toolSession(one, context.session.agent, args.verbose),
-        ...(messageLimit > 0 ? { messages: await lastMessages(context, one.row, messageLimit, room) } : {}),
+        ...(messageLimit > 0 ? await lastMessages(context, one.row, messageLimit, room) : {}),
       });
     const cut = room.bytes < 0 ? { truncated: true } : {};
     const more = page.next === undefined ? {} : { nextCursor: context.cursors.page('sessions', page.next) };
@@ -66,17 +65,22 @@ const describedPage = (look: ReturnType<typeof lookOf>): ReadQuery<PageFilter, {
   },
 });
 
-/** The newest that still fit; all rows share one answer. */
-async function lastMessages(context: ToolContext, row: SessionRow, limit: number, room: { bytes: number }): Promise<TranscriptMessage[]> {
-  if (room.bytes < 0) return [];
+/** The newest messages that still fit, as all rows share one answer. A row that lost some says so. */
+async function lastMessages(
+  context: ToolContext,
+  row: SessionRow,
+  limit: number,
+  room: { bytes: number },
+): Promise<{ messages: TranscriptMessage[]; truncated?: true }> {
+  if (room.bytes < 0) return { messages: [], ...(row.next_seq > 1 ? { truncated: true } : {}) };
   const wish = { sessionPk: row.pk, limit, includeTools: false };
   const page = await context.store.read(historyPage(lookOf(context).viewer), wish, context);
   const messages: TranscriptMessage[] = [];
   for (const one of page.messages.toReversed()) {
     const message = shorten(one);
     room.bytes -= sizeOf(message);
-    if (room.bytes < 0) break;
+    if (room.bytes < 0) return { messages, truncated: true };
     messages.unshift(message);
   }
-  return messages;
+  return { messages };
 }

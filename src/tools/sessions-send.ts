@@ -32,18 +32,18 @@ export const sessionsSend = defineTool({
       },
       context,
     );
-    const seconds = Math.min(Math.floor(args.timeoutSeconds ?? 30), longestWaitSeconds);
+    const waitMs = Math.ceil(Math.min(args.timeoutSeconds ?? 30, longestWaitSeconds) * 1_000);
     const sent = await context.send({
       from: context.origin,
       targetSessionPk: target.pk,
       text: message,
-      waitMs: seconds * 1_000,
+      waitMs,
       maxTurns: context.maxPingPongTurns,
       now: context.now,
     });
     if (sent.waiting) return { pending: true };
-    if ('runPk' in context.origin || seconds === 0) return { value: { runId: sent.runId, status: 'accepted' } };
-    const answer = await context.engine.reply(sent.runId, context.session.pk, seconds * 1_000, context.signal);
+    if ('runPk' in context.origin || waitMs === 0) return { value: { runId: sent.runId, status: 'accepted' } };
+    const answer = await context.engine.reply(sent.runId, context.session.pk, waitMs, context.signal);
     return { value: answer.value, isError: answer.value.status === 'error', taint: answer.taint };
   },
 });

@@ -67,7 +67,7 @@ const overHttp =
         name: undefined,
         instructions: undefined,
         sessionKey,
-        visibility: 'tree',
+        reach: 'tree',
         date: '2027-01-15',
       }),
       sleep: (_, signal) => never(signal),

@@ -185,7 +185,8 @@ export class Rows {
     const made = Array.from({ length: count }, (_, index) => ({ text: text(index), role: role(index) }));
     await this.on.run(
       `INSERT INTO entries (session_pk, seq, id, role, taint, text, at)
-       SELECT ?, key + 1, 'entry' || key, value ->> 'role', 0, value ->> 'text', ? FROM json_each(?)`,
+       SELECT ?, key + 1, 'entry' || ? || '.' || key, value ->> 'role', 0, value ->> 'text', ? FROM json_each(?)`,
+      pk,
       pk,
       created_at,
       JSON.stringify(made),

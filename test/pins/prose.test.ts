@@ -203,7 +203,7 @@ describe('to an agent that is refused', () => {
         "tool "sesions_list" does not exist; did you mean sessions_list?",
         "arguments of sessions_list do not fit: limit: Too small: expected number to be >=1",
         "cursor is not valid here; use the nextCursor of the page before, unchanged, or start without one",
-        "session reference needs either sessionKey or label, not both and not neither",
+        "sessionKey is missing; give a session key, a session id or "main"",
         "sessionKey and session_id are two names of one argument; give one",
         "path "nothing" does not exist; files_list shows what there is",
         "path "../outside" leads up with ".."; give one inside your workspace, like notes/today.md",

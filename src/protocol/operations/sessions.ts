@@ -15,7 +15,7 @@ const ListParams = z.strictObject({
   spawnedBy: Key.optional(),
   agentId: z.string().min(1).max(64).optional(),
   search: z.string().max(512).optional(),
-  kinds: z.array(SessionKind).min(1).optional(),
+  kinds: z.array(SessionKind).optional(),
   archived: z.union([z.boolean(), z.literal('all')]).optional(),
   includeLastMessage: z.boolean().optional(),
   ...ignored('includeGlobal', 'includeUnknown', 'includeDerivedTitles', 'configuredAgentsOnly', 'sortBy', 'ownerFirst', 'includePeople'),

@@ -95,17 +95,22 @@ export function* retire(t: Writing, pk: number): Body<void> {
   yield* t.run('UPDATE sessions SET current = 0 WHERE pk = ?', pk);
 }
 
-/** A new life with the same settings; what was said stays with the old one. */
+/** A new life with the same settings; what was said stays with the old one, and who said it first. */
 export function* nextLife(t: Writing, oldPk: number, id: string, now: number): Body<SessionRow> {
   return (yield* t.one<SessionRow>(
-    `INSERT INTO sessions (id, key, life, current, agent, kind, label, opened_by, parent_key, depth, exist_taint, level, created_at, last_at, settings, delivery)
-     SELECT ?, key, life + 1, 1, agent, kind, label, opened_by, parent_key, depth, exist_taint, exist_taint, ?, ?, settings, delivery
+    `INSERT INTO sessions (id, key, life, current, agent, kind, label, parent_key, depth, exist_taint, level, created_at, last_at, settings, delivery)
+     SELECT ?, key, life + 1, 1, agent, kind, label, parent_key, depth, exist_taint, exist_taint, ?, ?, settings, delivery
      FROM sessions WHERE pk = ? RETURNING *`,
     id,
     now,
     now,
     oldPk,
   ))!;
+}
+
+export function* setUser(t: Writing, session: SessionRow, user: string): Body<void> {
+  session.opened_by = user;
+  yield* t.run('UPDATE sessions SET opened_by = ? WHERE pk = ?', user, session.pk);
 }
 
 export function* close(t: Writing, pk: number, to: 'archived' | 'deleted'): Body<void> {
