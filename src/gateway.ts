@@ -23,7 +23,7 @@ import { formatSessionKey, mainKey } from './rules/session-key.ts';
 import { Guests } from './runtimes/guest/guest.ts';
 import { Runtimes } from './runtimes/runtimes.ts';
 import { openDoor, type Door, type Listen } from './server/door.ts';
-import { LiveRuns } from './server/events.ts';
+import { LiveRuns } from './server/live-runs.ts';
 import { createInbound } from './sessions/inbound.ts';
 import { createSessions } from './sessions/sessions.ts';
 import { makeSetup, type CurrentSetup } from './setup.ts';

@@ -113,7 +113,9 @@ const isTyped = (item: Item & { kind: 'message' }) => item.message.provenance ==
 const mostPastLines = 12;
 
 function showPast(paper: Paper, items: readonly Item[], limit: number): void {
-  const past = items.filter(({ kind }) => kind === 'message' || kind === 'answer' || kind === 'summary');
+  const past = items.filter(
+    (item) => item.kind === 'message' || item.kind === 'summary' || (item.kind === 'answer' && item.state === 'kept'),
+  );
   for (const item of limit === 0 ? [] : past.slice(-limit)) {
     if (item.kind === 'summary') paper.lines(summaryNote, 'note');
     if (item.kind !== 'message' && item.kind !== 'answer') continue;

@@ -7,8 +7,9 @@ import { Printer } from './paper.ts';
 
 let messages = 0;
 const of = { sessionKey: 'agent:main:main', agentId: 'main' };
-const delta = (seq: number, deltaText: string, runId = 'r') => ({ ...of, runId, seq, state: 'delta', deltaText }) as ChatEvent;
-const replace = (seq: number) => ({ ...of, runId: 'r', seq, state: 'delta', deltaText: '', replace: true }) as ChatEvent;
+const delta = (offset: number, deltaText: string, step = 1, runId = 'r') =>
+  ({ ...of, runId, seq: 0, state: 'delta', step, attempt: 1, offset, deltaText }) as ChatEvent;
+const replace = (text: string, step = 1, runId = 'r') => ({ ...delta(0, text, step, runId), replace: true }) as ChatEvent;
 const made = (text: string, runId = 'r') => ({ ...of, runId, seq: 0, ts: 0, stream: 'assistant', data: { text } }) as AgentEvent;
 const tool = (id: string, runId = 'r') =>
   ({ ...of, runId, seq: 0, ts: 0, stream: 'tool', data: { phase: 'start', toolCallId: id, name: 'look', args: {} } }) as AgentEvent;
@@ -66,9 +67,9 @@ function paper(own = ['r'], streams = true) {
 describe('answers', () => {
   it('stream, and are not repeated by their message', () => {
     const { answers, text } = paper();
-    answers.chat(delta(1, 'one '));
+    answers.chat(delta(0, 'one '));
     expect(text()).toBe('one ');
-    answers.chat(delta(2, 'two'));
+    answers.chat(delta(4, 'two'));
     answers.agent(made('one two'));
     answers.message(message('assistant', 'one two'));
     expect(text()).toBe('one two\n');
@@ -76,12 +77,12 @@ describe('answers', () => {
 
   it('stream on while the message of the step before is on its way', () => {
     const { answers, text } = paper();
-    answers.chat(delta(1, 'first'));
+    answers.chat(delta(0, 'first'));
     answers.agent(made('first'));
     answers.agent(tool('c'));
-    answers.chat(delta(2, 'sec'));
+    answers.chat(delta(0, 'sec', 2));
     answers.message(message('assistant', 'first', 'r', ['c']));
-    answers.chat(delta(3, 'ond'));
+    answers.chat(delta(3, 'ond', 2));
     answers.agent(made('second'));
     answers.message(message('assistant', 'second'));
     expect(text()).toBe('first\n→ look {}\nsecond\n');
@@ -89,8 +90,8 @@ describe('answers', () => {
 
   it('say the same twice when it was said twice', () => {
     const { answers, text } = paper();
-    for (const seq of [1, 2]) {
-      answers.chat(delta(seq, 'yes'));
+    for (const step of [1, 2]) {
+      answers.chat(delta(0, 'yes', step));
       answers.agent(made('yes'));
     }
     answers.message(message('assistant', 'yes'));
@@ -101,9 +102,9 @@ describe('answers', () => {
 
   it('that start over say so', () => {
     const { answers, text } = paper();
-    answers.chat(delta(1, 'wrong'));
-    answers.chat(replace(2));
-    answers.chat(delta(3, 'right'));
+    answers.chat(delta(0, 'wrong'));
+    answers.chat(replace(''));
+    answers.chat(delta(0, 'right'));
     answers.agent(made('right'));
     answers.message(message('assistant', 'right'));
     expect(text()).toBe('wrong\n(the answer starts over)\nright\n');
@@ -111,7 +112,7 @@ describe('answers', () => {
 
   it('that were changed at the end are shown as they are kept', () => {
     const { answers, text } = paper();
-    answers.chat(delta(1, 'the secret'));
+    answers.chat(delta(0, 'the secret'));
     answers.agent(made('the [withheld]'));
     answers.message(message('assistant', 'the [withheld]'));
     expect(text()).toBe('the secret\n(the answer was changed to)\nthe [withheld]\n');
@@ -119,12 +120,12 @@ describe('answers', () => {
 
   it('that were cut off go on where they were', () => {
     const { answers, text } = paper();
-    answers.chat(delta(1, 'one '));
+    answers.chat(delta(0, 'one '));
     answers.lost();
-    answers.chat(delta(4, 'four'));
+    answers.chat(delta(14, 'four'));
     answers.agent(made('one two three four'));
     answers.message(message('assistant', 'one two three four'));
-    answers.chat(delta(5, 'five'));
+    answers.chat(delta(0, 'five', 2));
     expect(text()).toBe('one \n(lost)\n…two three four\n');
     answers.current();
     expect(text()).toBe('one \n(lost)\n…two three four\nfive');
@@ -133,8 +134,19 @@ describe('answers', () => {
   it('of a run that was joined in the middle wait until they are whole', () => {
     const { answers, text } = paper([]);
     answers.message(message('user', 'why?'));
-    answers.chat(delta(7, 'le'));
+    answers.chat(delta(3, 'le'));
     expect(text()).toBe('elsewhere: why?\n');
+    answers.agent(made('whole'));
+    answers.message(message('assistant', 'whole'));
+    expect(text()).toBe('elsewhere: why?\nwhole\n');
+  });
+
+  it('of a run that was joined in the middle begin with the text so far', () => {
+    const { answers, text } = paper([]);
+    answers.message(message('user', 'why?'));
+    answers.chat(replace('who'));
+    answers.chat(delta(3, 'le'));
+    expect(text()).toBe('elsewhere: why?\nwhole');
     answers.agent(made('whole'));
     answers.message(message('assistant', 'whole'));
     expect(text()).toBe('elsewhere: why?\nwhole\n');
@@ -142,7 +154,7 @@ describe('answers', () => {
 
   it('to others wait for their question', () => {
     const { answers, text } = paper([]);
-    answers.chat(delta(1, 'because'));
+    answers.chat(delta(0, 'because'));
     expect(text()).toBe('');
     answers.message(message('user', 'why?'));
     expect(text()).toBe('elsewhere: why?\nbecause');
@@ -165,13 +177,13 @@ describe('answers', () => {
   ])('with verbose level %s tell as much of tools, each in its place', (level, expected) => {
     const { answers, text } = paper();
     answers.verbose(level);
-    answers.chat(delta(1, 'see'));
+    answers.chat(delta(0, 'see'));
     answers.agent(made('see'));
     answers.agent(tool('0'));
-    answers.chat(delta(2, 'do'));
+    answers.chat(delta(0, 'do', 2));
     answers.message(message('assistant', 'see', 'r', ['0']));
     answers.message(result('0', 'found'));
-    answers.chat(delta(3, 'ne'));
+    answers.chat(delta(2, 'ne', 2));
     answers.agent(made('done'));
     answers.message(message('assistant', 'done'));
     expect(text()).toBe(expected);
@@ -179,7 +191,7 @@ describe('answers', () => {
 
   it('in a pipe are whole', () => {
     const { answers, text } = paper(['r'], false);
-    answers.chat(delta(1, 'on'));
+    answers.chat(delta(0, 'on'));
     answers.agent(made('one'));
     expect(text()).toBe('');
     answers.message(message('assistant', 'one'));
@@ -212,12 +224,14 @@ describe('answers', () => {
         }),
         fc.array(fc.nat(3), { maxLength: 60 }),
         fc.option(fc.tuple(fc.nat(30), fc.nat(30)), { nil: undefined }),
-        (runs, lags, outage) => {
+        fc.boolean(),
+        (runs, lags, outage, soFar) => {
           const own = runs.flatMap(({ own }, index) => (own ? [`r${index}`] : []));
           const { answers, text } = paper(own);
           const waiting: SessionMessage[] = [];
           let at = 0;
           let missed = Infinity;
+          const back = () => outage !== undefined && at === outage[0] + outage[1];
           const tick = (live: () => void, kept?: SessionMessage) => {
             const [from, length] = outage ?? [Infinity, 0];
             const away = at >= from && at < from + length;
@@ -232,16 +246,19 @@ describe('answers', () => {
           };
           for (const [index, { steps }] of runs.entries()) {
             const runId = `r${index}`;
-            let seq = 0;
             tick(() => {}, message('user', `Q${index}`, runId));
-            for (const said of steps) {
-              for (const piece of said) {
-                const event = delta(++seq, piece, runId);
-                tick(() => answers.chat(event));
+            for (const [before, said] of steps.entries()) {
+              for (const [offset, piece] of said.split('').entries()) {
+                const event = delta(offset, piece, before + 1, runId);
+                const late = replace(said.slice(0, offset), before + 1, runId);
+                tick(() => {
+                  if (soFar && back() && offset > 0) answers.chat(late);
+                  answers.chat(event);
+                });
               }
               tick(() => answers.agent(made(said, runId)), message('assistant', said, runId));
             }
-            const end = { ...of, runId, seq: ++seq, state: 'final' } as ChatEvent;
+            const end = { ...of, runId, seq: 0, state: 'final' } as ChatEvent;
             tick(() => answers.chat(end));
           }
           for (const one of waiting) answers.message(one);

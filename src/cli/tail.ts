@@ -120,10 +120,17 @@ class Stream {
   delta(event: ChatEvent, now: number): void {
     if (event.state !== 'delta' || (this.runId !== undefined && this.runId !== event.runId)) return;
     if (this.runId === undefined) {
+      if (event.deltaText === '') return;
       this.runId = event.runId;
       this.terminal.stdout.write(`${heading(this.terminal, { role: 'assistant', timestamp: now })}\n  `);
     }
-    this.write(event.deltaText);
+    const { deltaText, replace } = event;
+    if (!replace) return this.write(deltaText);
+    // The text so far repeats what is on the screen, unless the model has started over.
+    if (deltaText.startsWith(this.said)) return this.write(deltaText.slice(this.said.length));
+    this.said = '';
+    this.terminal.stdout.write('\n  ');
+    this.write(deltaText);
   }
 
   /** Returns true if the message is now completely on the screen. */

@@ -6,7 +6,17 @@ import type { AgentEvent, ChatEvent } from '../protocol/wire-event.ts';
 import { Items, type Item } from './items.ts';
 
 const of = { sessionKey: 'agent:main:main', agentId: 'main' };
-const delta = (runId: string, seq: number, deltaText: string): ChatEvent => ({ ...of, runId, seq, state: 'delta', deltaText });
+const delta = (runId: string, offset: number, deltaText: string, step = 1): ChatEvent => ({
+  ...of,
+  runId,
+  seq: 0,
+  state: 'delta',
+  step,
+  attempt: 1,
+  offset,
+  deltaText,
+});
+const soFar = (runId: string, text: string, step = 1) => ({ ...delta(runId, 0, text, step), replace: true }) as ChatEvent;
 const stopped = (runId: string, seq: number): ChatEvent => ({ ...of, runId, seq, state: 'aborted' });
 const whole = (runId: string, text: string): AgentEvent => ({ ...of, runId, seq: 0, ts: 0, stream: 'assistant', data: { text } });
 const tool = (runId: string, id: string): AgentEvent => ({
@@ -43,10 +53,10 @@ const shape = (items: readonly Item[]) =>
 describe('the list', () => {
   it('keeps the id of a text that was live when it becomes a message', () => {
     const items = new Items(new Set(['r']));
-    items.chat(delta('r', 1, 'one '));
+    items.chat(delta('r', 0, 'one '));
     const [live] = items.list;
     expect(live).toMatchObject({ kind: 'answer', own: true, state: 'live', text: 'one ' });
-    items.chat(delta('r', 2, 'two'));
+    items.chat(delta('r', 4, 'two'));
     items.agent(whole('r', 'one two'));
     expect(items.list).toMatchObject([{ id: live!.id, state: 'whole', text: 'one two' }]);
     const kept = message('r', 'assistant', 'one two');
@@ -56,10 +66,10 @@ describe('the list', () => {
 
   it('is the same array until something changes', () => {
     const items = new Items(new Set(['r']));
-    items.chat(delta('r', 1, 'one'));
+    items.chat(delta('r', 0, 'one'));
     const before = items.list;
     expect(items.list).toBe(before);
-    items.chat(delta('r', 2, ' two'));
+    items.chat(delta('r', 3, ' two'));
     expect(items.list).not.toBe(before);
     expect(before).toMatchObject([{ text: 'one' }]);
   });
@@ -81,7 +91,7 @@ describe('the list', () => {
   it('keeps what a stopped run had said, and its message completes it', () => {
     const items = new Items(new Set());
     items.message(message('r', 'user', 'why?'));
-    items.chat(delta('r', 1, 'be'));
+    items.chat(delta('r', 0, 'be'));
     items.chat(stopped('r', 2));
     expect(items.list).toMatchObject([
       { kind: 'message', own: false },
@@ -95,18 +105,40 @@ describe('the list', () => {
 
   it('waits with a call for the text before it, when part of that was missed', () => {
     const items = new Items(new Set(['r']));
-    items.chat(delta('r', 1, 'le'));
-    items.chat(delta('r', 3, 'see'));
+    items.chat(delta('r', 0, 'le'));
+    items.chat(delta('r', 7, 'see'));
     items.agent(tool('r', '0'));
     expect(shape(items.list)).toEqual(['answer le']);
     items.message(calling('r', 'let me see', '0'));
     expect(shape(items.list)).toEqual(['answer let me see', 'call look']);
   });
 
+  it('continues a text whose middle was missed when the text so far comes', () => {
+    const items = new Items(new Set(['r']));
+    items.chat(delta('r', 0, 'le'));
+    const [live] = items.list;
+    items.lost();
+    items.current();
+    items.chat(soFar('r', 'let me'));
+    items.chat(delta('r', 6, ' see'));
+    expect(items.list).toMatchObject([{ id: live!.id, state: 'live', text: 'let me see' }]);
+  });
+
+  it('takes the text so far of a later step for another text', () => {
+    const items = new Items(new Set(['r']));
+    items.chat(delta('r', 0, 'le'));
+    items.lost();
+    items.chat(soFar('r', 'found', 2));
+    items.message(calling('r', 'let me see', '0'));
+    items.message(message('r', 'toolResult', 'it', { toolCallId: '0', toolName: 'look' }));
+    items.current();
+    expect(shape(items.list)).toEqual(['answer let me see', 'call look', 'result it', 'answer found']);
+  });
+
   it('settles own runs when they end', () => {
     const items = new Items(new Set(['r']));
     items.message(message('r', 'user', 'why?'));
-    items.chat(delta('r', 1, 'be'));
+    items.chat(delta('r', 0, 'be'));
     items.ended(ended('r', 'error'));
     expect(items.list).toMatchObject([
       { kind: 'message', own: true },
@@ -118,11 +150,11 @@ describe('the list', () => {
   it('lets go of a text whose message never comes, once a later run speaks', () => {
     const items = new Items(new Set());
     items.message(message('r', 'user', 'why?'));
-    items.chat(delta('r', 1, 'be'));
+    items.chat(delta('r', 0, 'be'));
     items.lost();
     items.current();
     items.message(message('s', 'user', 'and?'));
-    items.chat(delta('s', 1, 'so'));
+    items.chat(delta('s', 0, 'so'));
     expect(shape(items.list)).toEqual(['message why?', 'answer be', 'message and?', 'answer so']);
   });
 
@@ -141,6 +173,7 @@ describe('the list', () => {
           let listed: string[] = [];
           let at = 0;
           let missed = Infinity;
+          const back = () => outage !== undefined && at === outage[0] + outage[1];
           const look = () => {
             const ids = items.list.map(({ id }) => id);
             expect(new Set(ids).size).toBe(ids.length);
@@ -167,18 +200,22 @@ describe('the list', () => {
           };
           for (const [index, { steps }] of runs.entries()) {
             const runId = `r${index}`;
-            let chats = 0;
             tick(() => {}, message(runId, 'user', `Q${index}`));
             transcript.push(`message Q${index}`);
-            for (const text of steps) {
-              for (const piece of text) {
-                const event = delta(runId, ++chats, piece);
-                tick(() => items.chat(event));
+            for (const [before, text] of steps.entries()) {
+              for (const [offset, piece] of text.split('').entries()) {
+                const event = delta(runId, offset, piece, before + 1);
+                // Who comes back in the middle gets the text so far.
+                const late = soFar(runId, text.slice(0, offset), before + 1);
+                tick(() => {
+                  if (back() && offset > 0) items.chat(late);
+                  items.chat(event);
+                });
               }
               tick(() => items.agent(whole(runId, text)), message(runId, 'assistant', text));
               transcript.push(`answer ${text}`);
             }
-            const end: ChatEvent = { ...of, runId, seq: ++chats, state: 'final' };
+            const end: ChatEvent = { ...of, runId, seq: 0, state: 'final' };
             tick(() => items.chat(end));
           }
           for (const one of waiting) items.message(one);

@@ -46,8 +46,10 @@ interface Draft {
   run: Run;
   /** Whether it is listed: nothing that belongs before it is missing. */
   listed: boolean;
-  /** Part of its text was missed. Only its message brings the rest. */
+  /** Part of its text was missed. Its message brings the rest, or the text so far does. */
   torn: boolean;
+  /** The step of a text that came in pieces. */
+  step: number | undefined;
   /** Its beginning was missed. It is never listed; it delays what follows until its message arrives. */
   unheard: boolean;
 }
@@ -59,12 +61,8 @@ interface Run {
   number: number;
   /** The highest number when it ended, or when the connection was lost during it. */
   endedAt: number | undefined;
-  /** Of the last `chat` event; a gap means that text is missing. */
-  seq: number;
   /** Whether the message that started it is in the list, or was sent by this client. */
   started: boolean;
-  /** Text of the present step was missed; deltas are ignored until the step is complete. */
-  deaf: boolean;
   /** The draft that deltas go to. */
   growing: Draft | undefined;
   /** Ids of its tool calls, which are unique within a run only; the draft until the call is kept. */
@@ -162,17 +160,15 @@ export class Items {
     this.active.add(event.runId);
     const run = this.runOf(event.runId);
     run.endedAt = undefined;
-    if (event.seq !== run.seq + 1) this.missed(run);
-    run.seq = event.seq;
-    if (event.replace) {
-      run.growing ??= this.drafts.findLast((draft) => draft.run === run && draft.torn);
-      if (run.growing) run.growing.torn = false;
-      if (run.growing) this.write(run.growing, { text: '' });
-      run.deaf = false;
-    } else if (!run.deaf) {
-      run.growing ??= this.draftAnswer(run, 'live');
-      this.write(run.growing, { text: (run.growing.item as AnswerItem).text + event.deltaText });
-    }
+    const { step, offset, deltaText, replace } = event;
+    if (run.growing && run.growing.step !== step) this.missed(run);
+    const text = run.growing ? (run.growing.item as AnswerItem).text : '';
+    if (!replace && offset !== text.length) return this.missed(run);
+    run.growing ??= this.drafts.findLast((draft) => draft.run === run && draft.torn && draft.step === step);
+    if (!run.growing && deltaText === '') return;
+    run.growing ??= this.draftAnswer(run, 'live');
+    Object.assign(run.growing, { torn: false, step });
+    this.write(run.growing, { text: replace ? deltaText : text + deltaText });
   }
 
   /** A step of the model is complete. */
@@ -180,7 +176,6 @@ export class Items {
     if (run.growing) this.write(run.growing, { text, state: 'whole' });
     else this.write(Object.assign(this.draftAnswer(run, 'whole'), { unheard: true }), { text });
     run.growing = undefined;
-    run.deaf = false;
   }
 
   private called(run: Run, callId: string, name: string, args: unknown): void {
@@ -217,7 +212,6 @@ export class Items {
     if (growing?.listed) growing.torn = true;
     else if (growing) this.drafts = this.drafts.filter((draft) => draft !== growing);
     run.growing = undefined;
-    run.deaf = true;
   }
 
   // Messages ----------------------------------------------------------------------------------------------------------
@@ -321,7 +315,7 @@ export class Items {
   }
 
   private draft(run: Run, item: Draft['item']): Draft {
-    const draft: Draft = { item, run, listed: false, torn: false, unheard: false };
+    const draft: Draft = { item, run, listed: false, torn: false, step: undefined, unheard: false };
     this.drafts.push(draft);
     return draft;
   }
@@ -367,9 +361,7 @@ export class Items {
         id,
         number: ++this.numbers,
         endedAt: undefined,
-        seq: 0,
         started: this.own.has(id),
-        deaf: false,
         growing: undefined,
         calls: new Map(),
         waiting: new Set(),

@@ -12,10 +12,16 @@ import type { Runner } from './runner.ts';
 import { claimRuns, finishRun, releaseRun } from './runs.ts';
 import { makeTurn } from './turn.ts';
 
-/** Text while a model writes it. `replace`: the earlier text of this step is void. */
+/** Text while a model writes it. `replace`: the earlier text of this step is void, and another attempt at the step begins. */
 export interface Delta {
   runId: string;
   sessionKey: string;
+  /** The step that is being written; its entry will have the same number. */
+  step: number;
+  /** From 1 on, in this gateway. */
+  attempt: number;
+  /** Where the text begins in the text of the step. */
+  offset: number;
   text: string;
   replace?: true;
 }
@@ -186,8 +192,11 @@ export class Scheduler {
             controller.abort(new Stopped('timeout', `the run took longer than ${run.budget_ms} ms`)),
           )
         : () => {};
-    const tell = (text: string, replace?: true) =>
-      this.parts.onDelta?.({ runId: run.id, sessionKey: claim.session.key, text, ...(replace ? { replace } : {}) });
+    let attempt = 1;
+    const tell = (text: string, replace?: true) => {
+      const place = { step: turn.steps + 1, attempt, offset: live.streamed.length };
+      this.parts.onDelta?.({ runId: run.id, sessionKey: claim.session.key, ...place, text, ...(replace ? { replace } : {}) });
+    };
     let ended = false;
     const turn = makeTurn(this.parts, {
       claim,
@@ -196,15 +205,19 @@ export class Scheduler {
       behind: () => live.behind,
       live: {
         add: (text) => {
-          live.streamed += text;
           tell(text);
+          live.streamed += text;
         },
         drop: () => {
           if (live.streamed === '') return;
           live.streamed = '';
+          attempt++;
           tell('', true);
         },
-        keep: () => (live.streamed = ''),
+        keep: () => {
+          live.streamed = '';
+          attempt = 1;
+        },
       },
       end: async (end) => {
         await this.finish(end);

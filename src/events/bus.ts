@@ -16,8 +16,8 @@ interface Subscription {
   wants(event: FeedEvent): boolean;
   /** Awaited, so that the bus buffers nothing for a slow reader: it continues from the store when it is ready. */
   deliver(event: FeedEvent): Promise<void> | void;
-  /** The cursor is older than the feed: start over from the current state. */
-  reset(): void;
+  /** The cursor is older than the feed, which begins after `oldest`: start over from the current state. */
+  reset(oldest: number): void;
   /** `deliver` or the store failed; the subscription is over. */
   failed(error: unknown): void;
 }
@@ -25,9 +25,22 @@ interface Subscription {
 /** The most events in one hand-over; a subscriber that falls further behind reads pages from the store. */
 const pageSize = 200;
 
+/** A subscriber's place in the feed. */
+export interface Follower {
+  /** The position of the last event that was handed over. */
+  readonly position: number;
+  /** Reads again from just after this position. An event that is being delivered is completed first. */
+  rewind(to: number): void;
+  /** Calls back as soon as every event that is committed by then was handed over. */
+  whenCurrent(work: () => void): void;
+  leave(): void;
+}
+
 export interface Bus {
   /** From just after `cursor` (or from now on), each event once and in order. Returns the undo. */
   subscribe(subscription: Subscription, cursor?: number): () => void;
+  /** `subscribe` for a subscriber that may want earlier events later. */
+  follow(subscription: Subscription, cursor: number): Follower;
   /** The number of subscribers. */
   readonly subscribers: number;
   /** How many events the slowest subscriber is behind. */
@@ -42,21 +55,18 @@ export function createBus(store: Store): Bus {
     latest = events.at(-1)!.pos;
     for (const reader of readers) reader.offer(events);
   });
+  const begin = (subscription: Subscription, cursor: number | undefined): Follower => {
+    const reader = new Reader(store, subscription, cursor, () => readers.delete(reader));
+    readers.add(reader);
+    reader.start();
+    return reader;
+  };
   return {
     subscribe(subscription, cursor) {
-      const leave = () => {
-        reader.closed = true;
-        readers.delete(reader);
-      };
-      const failed = (error: unknown) => {
-        leave();
-        subscription.failed(error);
-      };
-      const reader = new Reader(store, subscription, failed, cursor);
-      readers.add(reader);
-      reader.start();
-      return leave;
+      const reader = begin(subscription, cursor);
+      return () => reader.leave();
     },
+    follow: begin,
     get subscribers() {
       return readers.size;
     },
@@ -74,28 +84,54 @@ export function createBus(store: Store): Bus {
 }
 
 /** A subscriber is a cursor. It takes live events only if they follow the cursor directly; otherwise it reads the store. */
-class Reader {
+class Reader implements Follower {
   closed = false;
   private readonly store: Store;
   private readonly subscription: Subscription;
-  private readonly fail: (error: unknown) => void;
+  private readonly left: () => void;
   private cursor: number | undefined;
   private live: FeedEvent[] = [];
   private behind = false;
   /** Events were committed since the store was last read. */
   private missed = false;
   private busy = false;
+  /** Counts rewinds: events that were read before one are not handed over after it. */
+  private turn = 0;
+  private waiting: (() => void)[] = [];
 
-  constructor(store: Store, subscription: Subscription, fail: (error: unknown) => void, cursor: number | undefined) {
+  constructor(store: Store, subscription: Subscription, cursor: number | undefined, left: () => void) {
     this.store = store;
     this.subscription = subscription;
-    this.fail = fail;
     this.cursor = cursor;
+    this.left = left;
   }
 
   start(): void {
     this.behind = this.cursor !== undefined;
     if (this.behind) void this.work();
+  }
+
+  leave(): void {
+    this.closed = true;
+    this.waiting = [];
+    this.left();
+  }
+
+  get position(): number {
+    return this.cursor ?? 0;
+  }
+
+  rewind(to: number): void {
+    this.turn++;
+    this.cursor = to;
+    this.live = [];
+    this.behind = true;
+    void this.work();
+  }
+
+  whenCurrent(work: () => void): void {
+    if (!this.busy && !this.behind && this.live.length === 0) work();
+    else this.waiting.push(work);
   }
 
   offer(events: FeedEvent[]): void {
@@ -123,29 +159,36 @@ class Reader {
         else await this.handOver(this.live.splice(0));
       }
     } catch (thrown) {
-      if (!this.closed) this.fail(thrown);
+      if (!this.closed) {
+        this.leave();
+        this.subscription.failed(thrown);
+      }
     } finally {
       this.busy = false;
     }
+    if (!this.closed) for (const work of this.waiting.splice(0)) work();
   }
 
   private async readPage(): Promise<void> {
     this.missed = false;
+    const { turn } = this;
     const page = await this.store.read(feedAfter, { cursor: this.cursor ?? 0, limit: pageSize });
+    if (turn !== this.turn) return;
     if (page.reset) {
-      this.subscription.reset();
       this.cursor = page.oldest - 1;
+      this.subscription.reset(this.cursor);
       return;
     }
     // Cleared before the hand-over: later commits arrive live. Events that were committed during the read are read next.
     if (!page.more && !this.missed) this.behind = false;
     await this.handOver(page.events);
-    this.cursor = Math.max(this.cursor ?? 0, page.last);
+    if (turn === this.turn) this.cursor = Math.max(this.cursor ?? 0, page.last);
   }
 
   private async handOver(events: FeedEvent[]): Promise<void> {
+    const { turn } = this;
     for (const event of events) {
-      if (this.closed) return;
+      if (this.closed || turn !== this.turn) return;
       if (this.cursor !== undefined && event.pos <= this.cursor) continue;
       this.cursor = event.pos;
       if (!this.subscription.wants(event)) continue;

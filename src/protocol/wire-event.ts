@@ -35,9 +35,12 @@ interface OfRun {
 
 /** A run in progress; these events are not stored. */
 export type ChatEvent = OfRun &
-  /** With `replace`, the text of this step so far is void. */
+  /**
+   * `offset` is where the text begins in the text of the step, in UTF-16 units. With `replace`, `deltaText` is all of the step's text so
+   * far: another attempt has begun, or the client came in the middle of the step.
+   */
   (
-    | { state: 'delta'; deltaText: string; replace?: true }
+    | { state: 'delta'; step: number; attempt: number; offset: number; deltaText: string; replace?: true }
     | { state: 'final' | 'aborted'; message?: WireMessage }
     | { state: 'error'; errorMessage: string }
   );

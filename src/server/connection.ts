@@ -9,7 +9,8 @@ import { cookieOf } from './access.ts';
 import type { Pace, Pacer } from '../pace.ts';
 import type { Auth } from './auth.ts';
 import { allows, viewerOf, type Caller } from './rights.ts';
-import type { Events, LiveRuns } from './events.ts';
+import type { Events } from './events.ts';
+import type { LiveRuns, Watcher } from './live-runs.ts';
 import { errorShape } from './failure.ts';
 import type { Dispatch } from './dispatch.ts';
 import { helloFor, readConnect, tokenRefusal, type HelloFacts } from './handshake.ts';
@@ -279,10 +280,19 @@ export class Connection {
     const isScoped = caps.includes('session-scoped-events');
     allowLargeFrames(ws);
     this.watchExpiry(caller.expiresAt);
+    const viewer = viewerOf(caller);
+    const send: Watcher['send'] = (event, payload) => this.event(event, payload);
+    const watcher: Watcher = {
+      viewer,
+      watches: (key) => !isScoped || subscriptions.includes(key),
+      wants: caps.includes('tool-events') ? 'tools' : 'agent',
+      send,
+    };
     const subscriptions = new ConnectionSubscriptions({
       events: parts.events,
-      viewer: viewerOf(caller),
-      send: (event, payload) => this.event(event, payload),
+      viewer,
+      send,
+      tellSoFar: (key) => void parts.live.tellSoFar(watcher, key),
       failed: (error) => {
         parts.report('subscription', error);
         this.close(1011, 'subscription failed: subscribe again with the last cursor');
@@ -291,13 +301,7 @@ export class Connection {
     });
     this.subscriptions = subscriptions;
     this.respond(id, { ok: true, payload: helloFor(caller, parts.dispatch.usableBy(caller), parts.well(), parts.hello()) });
-    if (!allows(caller, 'operator.read')) return;
-    this.undoWatch = parts.live.watch({
-      viewer: viewerOf(caller),
-      watches: (key) => !isScoped || subscriptions.includes(key),
-      tools: caps.includes('tool-events'),
-      send: (event, payload) => this.event(event, payload),
-    });
+    if (allows(caller, 'operator.read')) this.undoWatch = parts.live.watch(watcher);
   }
 
   /** A timer for a far time may fire early, so it checks the clock again. */

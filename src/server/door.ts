@@ -18,7 +18,8 @@ import { Auth } from './auth.ts';
 import { allows } from './rights.ts';
 import { writeCliFile } from './cli-file.ts';
 import { createDispatch } from './dispatch.ts';
-import { Events, type EventsParts, type LiveRuns } from './events.ts';
+import { Events, type EventsParts } from './events.ts';
+import type { LiveRuns } from './live-runs.ts';
 import { createHistory } from './history.ts';
 import { createHttp } from './http.ts';
 import { createMcpDoor, mcpPath, type McpParts } from './mcp.ts';
@@ -166,7 +167,7 @@ export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door &
   });
   const streams = new Streams({ auth, now: () => clock.now(), after: (ms, work) => clock.after(ms, work) });
   metrics.watch({ store, lag: () => bus.lag(), connections: () => ({ ws: sockets.size, sse: streams.size }) });
-  const history = createHistory({ store, bus, cursors, world, report });
+  const history = createHistory({ store, bus, live, cursors, world, report });
   const routes = routesOf(operations);
   const answers = createRoutes({ dispatch, history, streams, metrics, table: routes, tools, invoker, version: listen.version, newId });
   const http = createHttp({ auth, clients, routes, handlers: answers, report, ready: well });

@@ -15,11 +15,13 @@ import type { Look } from '../sessions/pages.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
 import { feedEnd } from './events.ts';
+import type { LiveRuns, Watcher } from './live-runs.ts';
 import { eventText, type Stream } from './sse.ts';
 
 export interface HistoryParts {
   store: Store;
   bus: Bus;
+  live: LiveRuns;
   cursors: Cursors;
   world(): World;
   report(what: string, error: unknown): void;
@@ -34,7 +36,7 @@ export interface Wish {
 export type History = ReturnType<typeof createHistory>;
 
 export function createHistory(parts: HistoryParts) {
-  const { store, bus, cursors } = parts;
+  const { store, bus, live, cursors } = parts;
   const lookOf = (viewer: Viewer): Look => ({ world: parts.world(), viewer });
   /** Each is written once, however many follow. */
   const texts = new WeakMap<FeedEvent, Buffer>();
@@ -69,8 +71,12 @@ export function createHistory(parts: HistoryParts) {
     /** Follows a key across its lives: from a page of its end, or from where the reader was when it went away. */
     follow(viewer: Viewer, key: string, wish: Wish, lastEventId: string | undefined, stream: Stream, pace: Pace): void {
       let unsubscribe = () => {};
+      let unwatch = () => {};
       let passed = 0;
-      stream.onEnd(() => unsubscribe());
+      stream.onEnd(() => {
+        unsubscribe();
+        unwatch();
+      });
 
       const begin = async () => {
         const { position, row, page } = await store.read(snapshot(lookOf(viewer)), { key, wish }, pace);
@@ -101,19 +107,26 @@ export function createHistory(parts: HistoryParts) {
         if (stream.ended) return;
         passed = from;
         stream.place = () => cursors.now(passed);
-        const undo = bus.subscribe(
+        const reader = bus.follow(
           {
             wants,
             deliver,
             reset: () => {
-              undo();
+              reader.leave();
               startOver().catch(over);
             },
             failed: over,
           },
           from,
         );
-        unsubscribe = undo;
+        unsubscribe = () => reader.leave();
+        reader.whenCurrent(watch);
+      };
+      /** Live text comes after the messages before it. It has no id: a reader that comes back gets it again. */
+      const watch = () => {
+        const watcher: Watcher = { viewer, watches: (one) => one === key, wants: 'chat', send: (event, text) => stream.send(event, text) };
+        unwatch = live.watch(watcher);
+        void live.tellSoFar(watcher, key);
       };
 
       if (lastEventId === undefined) begin().catch(over);

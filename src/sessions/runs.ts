@@ -1,14 +1,17 @@
 // Runs for viewers: pages, the active run of a session, and the counts of open work.
 import { levelName } from '../levels.ts';
 import { withoutGaps } from '../gaps.ts';
+import type { Level } from '../protocol/labels.ts';
 import type { WireRun } from '../protocol/result.ts';
 import { type RunState } from '../protocol/run.ts';
 import { canSee, type Fact } from '../rules/viewer.ts';
 import type { ReadQuery } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
+import { byId } from '../store/tables/runs.ts';
 import { activeRunId, openRunCounts, runsBefore, sessionOfRun, type RunOfSession } from '../store/tables/run-pages.ts';
 import { openCounts } from '../store/tables/deliveries.ts';
 import { usageOf } from '../store/views.ts';
+import { currentLevel } from './list.ts';
 import type { Look } from './pages.ts';
 
 /** A list reads at most this many rows and then gives a cursor, so that one request stays short. */
@@ -93,5 +96,14 @@ export const counts: ReadQuery<
   name: 'counts',
   *body(t) {
     return { runs: yield* openRunCounts(t), deliveries: yield* openCounts(t) };
+  },
+};
+
+/** Whether a step of a run is still being written, and the level of its session. */
+export const openStep: ReadQuery<{ key: string; runId: string; step: number }, { open: boolean; level: Level | undefined }> = {
+  name: 'open step',
+  *body(t, { key, runId, step }) {
+    const run = yield* byId(t, runId);
+    return { open: run?.state === 'running' && run.step + 1 === step, level: yield* currentLevel.body(t, { key }) };
   },
 };

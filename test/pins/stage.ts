@@ -142,11 +142,11 @@ export async function streamOf(url: string, headers: Record<string, string> = {}
     text = text.slice(at + 2);
     return block;
   };
-  /** Everything up to the block that holds a text. */
+  /** Everything up to the message that holds a text. */
   const until = async (words: string): Promise<string[]> => {
     const blocks: string[] = [];
     do blocks.push(await next());
-    while (!blocks.at(-1)!.includes(words));
+    while (!blocks.at(-1)!.startsWith('event: message') || !blocks.at(-1)!.includes(words));
     return blocks;
   };
   return { status: response.statusCode!, type: response.headers['content-type'], next, until };

@@ -617,6 +617,30 @@ describe('a subscriber', () => {
     expect(wire.events('session.message').map(({ messageSeq }) => messageSeq)).toEqual([1, 2, 3, 4]);
   });
 
+  it('of one session from now on does not overtake what comes with all sessions, and a later look back repeats nothing', async () => {
+    const door = await open();
+    const wire = await Wire.connect(door.port, door.admin);
+    const { cursor } = await wire.call('sessions.subscribe', {});
+    await wire.call('sessions.unsubscribe');
+    const writer = await Wire.connect(door.port, door.admin);
+    for (let n = 1; n <= 250; n++) await writer.call('chat.inject', { sessionKey: 'main', message: `m${n}` });
+    // All sessions are far behind when the one session begins.
+    wire.ask('sessions.subscribe', { cursor });
+    wire.ask('sessions.messages.subscribe', { key: 'main' });
+    await writer.call('chat.inject', { sessionKey: 'main', message: 'm251' });
+    await wire.event('session.message', ({ messageSeq }) => messageSeq === 251);
+    const order = () => wire.events('session.message').map(({ messageSeq }) => messageSeq);
+    expect(order()).toEqual(Array.from({ length: 251 }, (_, index) => index + 1));
+    // Another session is followed from an old cursor, and this one from its beginning.
+    await writer.call('sessions.create', { key: 'aside' });
+    await writer.call('chat.inject', { sessionKey: 'aside', message: 'there' });
+    await wire.call('sessions.messages.subscribe', { key: 'aside', cursor });
+    await wire.call('sessions.messages.subscribe', { key: 'main', cursor });
+    await writer.call('chat.inject', { sessionKey: 'main', message: 'm252' });
+    await wire.event('session.message', ({ messageSeq, sessionKey }) => messageSeq === 252 && sessionKey === 'agent:main:main');
+    expect(order()).toEqual([...Array.from({ length: 251 }, (_, index) => index + 1), 1, 252]);
+  }, 30_000);
+
   it('with a cursor that nobody knows is told to start over', async () => {
     const door = await open();
     const wire = await Wire.connect(door.port, door.admin);
