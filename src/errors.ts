@@ -25,6 +25,7 @@ export const errorTable = {
   SEND_TO_SELF: { ws: 'INVALID_REQUEST', http: 400, exit: 65 },
   SEND_POLICY_DENIED: { ws: 'FORBIDDEN', http: 403, exit: 77 },
   WRITE_DOWN: { ws: 'FORBIDDEN', http: 403, exit: 77 },
+  ABOVE_CLEARANCE: { ws: 'FORBIDDEN', http: 403, exit: 77 },
   POLICY_BLOCKED: { ws: 'FORBIDDEN', http: 403, exit: 77 },
   TOOL_NOT_ALLOWED: { ws: 'FORBIDDEN', http: 403, exit: 77 },
   FILE_UNREADABLE: { ws: 'UNAVAILABLE', http: 503, exit: 66 },

@@ -287,6 +287,6 @@ function capsOf({ agents: { defaults } }: Config): Record<RunClass, number> {
 function mainSessions({ agents }: World) {
   return [...agents.byId.keys()].map((id) => ({
     key: formatSessionKey(mainKey(keyContext(agents, id))),
-    made: { agent: id, kind: 'main' },
+    made: { agent: id, kind: 'main', clearance: 'RESTRICTED' as const },
   }));
 }

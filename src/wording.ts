@@ -132,6 +132,9 @@ export const refusal = {
   arguments: (tool: string, issues: string[]) => `arguments of ${tool} do not fit: ${issues.join('; ')}`,
   policy: (tool: string, why: string) => `${tool} is refused: ${why}`,
   redactedArguments: (tool: string) => `${tool} is refused: its arguments contain text that a policy rule redacts; leave that text out`,
+  sessionGone: 'session of this token is gone; ask the operator for a new one',
+  aboveClearance: (tool: string, level: string, highest: string) =>
+    `the result of ${tool} was withheld: it is ${level}, and this caller reads up to ${highest}`,
   result: (tool: string, why: string) => `the result of ${tool} was withheld: ${why}`,
 };
 

@@ -73,6 +73,9 @@ const agentDefaults = z.strictObject({
   timeoutSeconds: z.int().min(0).max(86_400).default(3_600).meta({
     description: 'a run that has worked for an hour hangs; time in the queue, waiting or stopped does not count, and 0 is no limit',
   }),
+  clearance: Level.default('RESTRICTED').meta({
+    description: "the highest level that an agent's sessions may rise to; what is above it is refused before they get it",
+  }),
   sandbox: z
     .strictObject({
       mode: SandboxMode.default('off').meta({ description: 'which sessions are confined: none, all but the main one, or all' }),
@@ -187,7 +190,7 @@ const mcpServer = z
     url: httpUrl.optional().meta({ description: 'address of a server that already runs' }),
     headers: secrets('sent with every request to the address'),
     agents: AllowAgents.optional().meta({ description: 'agents that get its tools; without it every agent' }),
-    level: Level.optional().meta({ description: 'level of the results of its tools; without it PUBLIC' }),
+    level: Level.optional().meta({ description: 'level of the results of its tools; without it `classification.default`' }),
     accepts: Level.optional().meta({
       description: 'the highest level of a session that may call its tools, because the arguments leave the gateway; without it `level`',
     }),

@@ -8,7 +8,7 @@ import * as runs from '../store/tables/runs.ts';
 import * as sessions from '../store/tables/sessions.ts';
 import type { EngineCommand, Tx } from './feed.ts';
 import type { Current } from './flow.ts';
-import { visibleToOperator, type Operator } from './policy.ts';
+import { requireClearance, visibleToOperator, type Operator } from './policy.ts';
 import { enqueue, type Input } from './queue.ts';
 import { openSession, rememberDelivery, stopActive } from './sessions.ts';
 
@@ -47,6 +47,7 @@ export function accept(current: Current): EngineCommand<AcceptArgs, Accepted> {
       if (args.operator) session = visibleToOperator(kernel.world, session, args.operator, args.input.destination);
       if (!session) throw new InterlaneError('SESSION_NOT_FOUND', `session ${JSON.stringify(args.sessionKey)} does not exist`);
       requireAgent(kernel.world.agents, session.agent);
+      requireClearance(kernel.world, session, args.input.taint, 'message');
       const { runId } = args.input;
       if (runId === args.idempotency?.key && (yield* runs.byId(t, runId))) throw usedKey(runId);
       if (session.state !== 'live') yield* sessions.revive(t, session);

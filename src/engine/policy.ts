@@ -3,8 +3,9 @@ import { levelName } from '../levels.ts';
 import { InterlaneError } from '../errors.ts';
 import type { Level, Visibility } from '../protocol/labels.ts';
 import type { Destination, SessionFacts } from '../protocol/session.ts';
-import { decide, partyOf, type Decision, type Party, type Request, type World } from '../rules/decide.ts';
+import { clearanceOf, decide, partyOf, type Decision, type Party, type Request, type World } from '../rules/decide.ts';
 import { redact } from '../rules/hooks.ts';
+import { mayFlow } from '../rules/taint.ts';
 import type { RunRow, SessionRow } from '../store/rows.ts';
 
 /** Evaluates policy and records the decision metric. The caller enforces the decision. */
@@ -44,6 +45,7 @@ export function partyOfRow(world: World, session: SessionRow, destination?: Dest
     depth: session.depth,
     taint: levelName(session.taint),
     existTaint: levelName(session.exist_taint),
+    clearance: levelName(session.clearance),
   };
   if (session.parent_key !== null) facts.spawnedBy = session.parent_key;
   if (sendPolicy !== undefined) facts.sendPolicy = sendPolicy;
@@ -53,6 +55,16 @@ export function partyOfRow(world: World, session: SessionRow, destination?: Dest
   if (delivery) facts.deliveryContext = delivery;
   if (destination) facts.destination = destination;
   return partyOf(world, facts);
+}
+
+/** Throws if text of this level would raise the session beyond its clearance. */
+export function requireClearance(world: World, session: SessionRow, taint: number, what: string): void {
+  const clearance = clearanceOf(world, partyOfRow(world, session));
+  if (taint <= session.taint || mayFlow(levelName(taint), clearance)) return;
+  throw new InterlaneError(
+    'ABOVE_CLEARANCE',
+    `${what} is ${levelName(taint)}, above the clearance ${clearance} of session ${JSON.stringify(session.key)}; use a session with a higher clearance`,
+  );
 }
 
 /** A caller authenticated by an operator token: its level, and whether it sends a message that needs an answer. */

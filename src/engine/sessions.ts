@@ -1,6 +1,7 @@
 // The lives of a session: opens one, resets it to a new one, closes it.
 import { InterlaneError } from '../errors.ts';
 import type { Destination } from '../protocol/session.ts';
+import type { World } from '../rules/decide.ts';
 import type { Body } from '../store/contract.ts';
 import type { SessionRow, StopRow } from '../store/rows.ts';
 import * as deliveries from '../store/tables/deliveries.ts';
@@ -9,7 +10,7 @@ import * as sessions from '../store/tables/sessions.ts';
 import * as stops from '../store/tables/stops.ts';
 import { endRun } from './end.ts';
 import { openFlow, type Current, type Kernel } from './flow.ts';
-import { visibleToOperator, type Operator } from './policy.ts';
+import { requireClearance, visibleToOperator, type Operator } from './policy.ts';
 import { noteSession, type EngineCommand, type Tx } from './feed.ts';
 import { promote } from './queue.ts';
 
@@ -31,14 +32,20 @@ export const ensureSession: EngineCommand<{ key: string; made: sessions.NewSessi
   },
 };
 
-/** I8. Results that an outside session has read raise its taint, as entries of its transcript do. */
-export const raiseTaint: EngineCommand<{ sessionKey: string; sessionPk: number; taint: number; now: number }, void> = {
-  name: 'raise taint',
-  *body(t, { sessionKey, sessionPk, taint, now }) {
-    yield* t.lock(`lane:${sessionKey}`);
-    if (yield* sessions.raise(t, sessionPk, taint)) noteSession(t, yield* sessions.get(t, sessionPk), 'changed', now);
-  },
-};
+/** I8. Results that an outside session has read raise its taint, as entries of its transcript do; up to its clearance. */
+export function raiseTaint(
+  current: () => { world: World },
+): EngineCommand<{ sessionKey: string; sessionPk: number; taint: number; now: number }, void> {
+  return {
+    name: 'raise taint',
+    *body(t, { sessionKey, sessionPk, taint, now }) {
+      const { world } = current();
+      yield* t.lock(`lane:${sessionKey}`);
+      requireClearance(world, yield* sessions.get(t, sessionPk), taint, 'result');
+      if (yield* sessions.raise(t, sessionPk, taint)) noteSession(t, yield* sessions.get(t, sessionPk), 'changed', now);
+    },
+  };
+}
 
 /** Records the chat of a session's last message from a channel. Inter-session work never changes it. */
 export function* rememberDelivery(t: Tx, session: SessionRow, context: Destination): Body<void> {

@@ -4,6 +4,7 @@ import { z } from 'zod';
 import type { Clock } from '../clock.ts';
 import { untilAborted } from '../abort.ts';
 import { InterlaneError, reasonOf } from '../errors.ts';
+import { outsideTool } from '../rules/tool-policy.ts';
 import type { Tool, ToolOutcome } from '../tools/define.ts';
 import type { OutsideTools } from '../tools/invoke.ts';
 import { largestAnswer } from '../tools/page.ts';
@@ -207,7 +208,7 @@ class OutsideServer {
   }
 
   private toolOf({ name: given, description, inputSchema }: Listed): Tool | undefined {
-    const name = `${this.name}__${given.replace(/[^a-zA-Z0-9_-]/g, '_')}`;
+    const name = outsideTool(this.name, given);
     const schema = tame(inputSchema, 0) as Record<string, unknown>;
     if (name.length > 64 || JSON.stringify(schema).length > largestSchema) return undefined;
     const { [given]: known } = this.settings.tools;
@@ -218,7 +219,6 @@ class OutsideServer {
       params: z.record(z.string(), z.unknown()),
       schema,
       effect,
-      level: known?.level ?? this.settings.level,
       run: (context, args) => this.call(given, args, effect, context.key, context.signal),
     };
   }

@@ -23,6 +23,8 @@ export const SessionFacts = z.strictObject({
   taint: Level.default('PUBLIC'),
   /** The lowest level whose callers may learn that this session exists; the session's taint counts too. */
   existTaint: Level.default('PUBLIC'),
+  /** The highest level that this session may rise to, as its creator's level limits it; its agent's `clearance` counts too. */
+  clearance: Level.optional(),
   channel: z.string().min(1).optional(),
   chatType: ChatTypeWord.optional(),
   sendPolicy: z.enum(['allow', 'deny']).optional(),

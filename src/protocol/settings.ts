@@ -139,6 +139,7 @@ export const AgentEntry = z.strictObject({
     .regex(/^(\/|~\/|[A-Za-z]:[\\/])/, 'must be a full path, or one that begins with "~/"')
     .optional()
     .meta({ description: 'directory of the files of its main session; other sessions have one of their own in the state directory' }),
+  clearance: Level.optional().meta({ description: 'overrides `agents.defaults.clearance`' }),
   tools: toolList('only these tools, by name with `*`; without it all', 'never these tools; beats allow').prefault({}),
   subagents: AgentSubagents.prefault({}),
   sandbox: AgentSandbox.prefault({}),
@@ -172,8 +173,11 @@ export const Binding = z.strictObject({
 export type Binding = z.infer<typeof Binding>;
 
 export const Classification = z.strictObject({
-  channels: byName(Level).default({}).meta({ description: 'level of messages from and to a channel; unlisted is PUBLIC' }),
-  tools: byName(Level).default({}).meta({ description: 'level of the results of a tool; unlisted is PUBLIC' }),
+  default: Level.default('PUBLIC').meta({ description: 'level of every channel and tool that has none of its own' }),
+  channels: byName(Level).default({}).meta({ description: 'level of messages from and to a channel' }),
+  tools: byName(Level).default({}).meta({
+    description: 'level of the results of a tool; only sessions whose clearance reaches it get the tool',
+  }),
 });
 
 export const PolicyRule = z
@@ -217,6 +221,7 @@ export interface RuleSettings {
     defaults: {
       sandbox: { mode: SandboxMode; sessionToolsVisibility: z.infer<typeof SessionToolsVisibility> };
       subagents: { allowAgents?: string[] | undefined; maxSpawnDepth: number };
+      clearance: Level;
     };
     list: AgentEntry[];
   };
@@ -226,7 +231,17 @@ export interface RuleSettings {
     subagents: { tools: ToolList };
     channels: Record<string, ToolList>;
   };
-  mcp: { servers: Record<string, { agents?: string[] | undefined; level?: Level | undefined; accepts?: Level | undefined }> };
+  mcp: {
+    servers: Record<
+      string,
+      {
+        agents?: string[] | undefined;
+        level?: Level | undefined;
+        accepts?: Level | undefined;
+        tools: Record<string, { level?: Level | undefined }>;
+      }
+    >;
+  };
   bindings: Binding[];
   classification: z.infer<typeof Classification>;
   policy: { rules: PolicyRule[] };

@@ -2,6 +2,7 @@
 import { InterlaneError } from '../errors.ts';
 import { nearest } from '../nearest.ts';
 import { agentId } from '../protocol/ids.ts';
+import type { Level } from '../protocol/labels.ts';
 import type { RuleSettings, SandboxMode, ToolList } from '../protocol/settings.ts';
 import type { KeyContext, SessionKey } from './session-key.ts';
 
@@ -12,6 +13,8 @@ export interface Agent {
   /** Other agents it may spawn, as ids or `*`. */
   allowAgents: string[];
   tools: ToolList;
+  /** The highest level that its sessions may rise to. */
+  clearance: Level;
 }
 
 export interface AgentTable {
@@ -25,7 +28,12 @@ export interface AgentTable {
 
 export function compileAgents(settings: Pick<RuleSettings, 'agents' | 'session' | 'bindings'>): AgentTable {
   const { defaults, list } = settings.agents;
-  const unlisted = { sandbox: defaults.sandbox, allowAgents: allowedIds(defaults.subagents.allowAgents ?? []), tools: { deny: [] } };
+  const unlisted = {
+    sandbox: defaults.sandbox,
+    allowAgents: allowedIds(defaults.subagents.allowAgents ?? []),
+    tools: { deny: [] },
+    clearance: defaults.clearance,
+  };
   const byId = new Map<string, Agent>();
   for (const entry of list) {
     const id = agentId(entry.id);
@@ -38,6 +46,7 @@ export function compileAgents(settings: Pick<RuleSettings, 'agents' | 'session' 
       },
       allowAgents: entry.subagents.allowAgents ? allowedIds(entry.subagents.allowAgents) : unlisted.allowAgents,
       tools: entry.tools,
+      clearance: entry.clearance ?? defaults.clearance,
     });
   }
   const chosen = list.find((entry) => entry.default) ?? list[0];

@@ -3,7 +3,7 @@ import { describe, expect, it, test } from 'vitest';
 import { readConfig } from '../config/load.ts';
 import { levels, visibilities } from '../protocol/labels.ts';
 import { SessionFacts } from '../protocol/session.ts';
-import { compileWorld, decide, inListScope, listScope, partyOf, type Request, type World } from './decide.ts';
+import { channelLevel, compileWorld, decide, inListScope, listScope, partyOf, type Request, type World } from './decide.ts';
 import { redact } from './hooks.ts';
 
 const worldOf = (text: string) => compileWorld(readConfig(text, 'test.json5', {}).config);
@@ -163,7 +163,8 @@ describe('delivery', () => {
   });
 
   it('is blocked when the level of the destination is not known', () => {
-    const world = { ...open, channelLevels: new Map([['discord', 'SECRET']]) };
+    const world = { ...open, channelLevels: { channels: new Map([['discord', 'SECRET']]), default: 'PUBLIC' } };
+    expect(channelLevel(world, 'discord')).toBe('RESTRICTED');
     expect(deliver(world, { key: 'main' })).toMatchObject({ effect: 'BLOCK', code: 'WRITE_DOWN' });
   });
 

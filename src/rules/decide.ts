@@ -12,7 +12,7 @@ import { askHook, compilePolicy, type HookSubject, type Policy } from './hooks.t
 import { decideSend } from './send-policy.ts';
 import { formatSessionKey, isChatOf, keySpellings, requireSessionKey, keyChannel, type SessionKey } from './session-key.ts';
 import { decideSpawn } from './spawn-policy.ts';
-import { destinationLevel, join, mayFlow } from './taint.ts';
+import { dataLevel, destinationLevel, join, mayFlow, meet } from './taint.ts';
 import { compileToolRules, decideTool, serverOf, serversFor, type ToolAnswer, type ToolHolder, type ToolRules } from './tool-policy.ts';
 import { decideVisibility, listFilter, passesFilter, scopeOf, type ListFilter, type Observer, type Viewed } from './visibility.ts';
 
@@ -22,7 +22,8 @@ export interface World {
   visibility: Visibility;
   agentToAgent: RuleSettings['tools']['agentToAgent'];
   sendPolicy: RuleSettings['session']['sendPolicy'];
-  channelLevels: Map<string, unknown>;
+  /** A level that nothing recognizes counts as the highest for data, and as none for a destination. */
+  channelLevels: { channels: Map<string, unknown>; default: unknown };
   policy: Policy;
   maxSpawnDepth: number;
   tools: ToolRules;
@@ -72,8 +73,15 @@ export interface Decision {
   redactions: RE2JS[];
 }
 
-/** The level of messages from a channel; a channel without an entry is PUBLIC. */
-export const channelLevel = (world: World, channel: string) => (world.channelLevels.get(channel) ?? 'PUBLIC') as Level;
+/** The level of messages from a channel. */
+export const channelLevel = (world: World, channel: string): Level => dataLevel(channelWord(world, channel));
+
+/** An absent level is the default one. */
+const channelWord = ({ channelLevels }: World, channel: string) => channelLevels.channels.get(channel) ?? channelLevels.default;
+
+/** The ceiling of a session: its own, and its agent's as it is configured now. It limits what raises the session, and never what it sees. */
+export const clearanceOf = (world: World, { key, facts }: Party): Level =>
+  meet(facts.clearance ?? 'RESTRICTED', agentOf(world.agents, key.agent).clearance);
 
 export function compileWorld(settings: RuleSettings): World {
   return {
@@ -81,7 +89,10 @@ export function compileWorld(settings: RuleSettings): World {
     visibility: settings.tools.sessions.visibility,
     agentToAgent: settings.tools.agentToAgent,
     sendPolicy: settings.session.sendPolicy,
-    channelLevels: new Map(Object.entries(settings.classification.channels).map(([channel, level]) => [platformId(channel), level])),
+    channelLevels: {
+      channels: new Map(Object.entries(settings.classification.channels).map(([channel, level]) => [platformId(channel), level])),
+      default: settings.classification.default,
+    },
     policy: compilePolicy(settings.policy.rules),
     maxSpawnDepth: settings.agents.defaults.subagents.maxSpawnDepth,
     tools: compileToolRules(settings),
@@ -165,6 +176,7 @@ function holderOf(world: World, caller: Party): ToolHolder {
     guest: caller.key.shape === 'guest',
     channel: speaksOn(caller).channel,
     taint: caller.facts.taint,
+    clearance: clearanceOf(world, caller),
   };
 }
 
@@ -173,8 +185,9 @@ export interface ListScope {
   visibility: Visibility;
   why: string;
   filter: ListFilter;
-  /** Levels a listed session may have; the caller itself is always listed. */
+  /** The levels that a listed session may have, and those that the caller's own session may have. */
   levels: Level[];
+  ownLevels: readonly Level[];
 }
 
 export function listScope(world: World, caller: Party, agents: Iterable<string>): ListScope {
@@ -183,6 +196,7 @@ export function listScope(world: World, caller: Party, agents: Iterable<string>)
     ...scopeOf(world.visibility, observer),
     filter: listFilter(world.visibility, world.agentToAgent, observer, agents),
     levels: levels.filter((level) => mayFlow(level, caller.facts.taint)),
+    ownLevels: levels,
   };
 }
 
@@ -202,7 +216,7 @@ export function inListScope(scope: ListScope, row: Party): boolean {
 
 /** The same, for a session whose facts are known only as far as lists depend on them. */
 export function passesScope(scope: ListScope, viewed: Viewed & { level: Level }): boolean {
-  return passesFilter(scope.filter, viewed) && (viewed.key === scope.filter.key || scope.levels.includes(viewed.level));
+  return passesFilter(scope.filter, viewed) && (viewed.key === scope.filter.key ? scope.ownLevels : scope.levels).includes(viewed.level);
 }
 
 // The gates, in the order of the trace -------------------------------------------------------------------------------
@@ -255,7 +269,7 @@ function deliver(verdict: Verdict, world: World, request: Request & { action: 'd
     override: caller.facts.sendPolicy,
   });
   verdict.include(sending.rules, sending.action === 'allow' ? undefined : { code: 'SEND_POLICY_DENIED', why: sending.why });
-  flowTo(verdict, caller, destinationLevel(world.channelLevels.get(channel) ?? 'PUBLIC'), `channel "${channel}"`);
+  flowTo(verdict, caller, destinationLevel(channelWord(world, channel)), `channel "${channel}"`);
   hook(verdict, world, caller, { hook: 'PRE_OUTPUT', channel, text });
 }
 

@@ -8,6 +8,11 @@ export function join(a: Level, b: Level): Level {
   return rank(a) >= rank(b) ? a : b;
 }
 
+/** The lower of two ceilings. */
+export function meet(a: Level, b: Level): Level {
+  return rank(a) <= rank(b) ? a : b;
+}
+
 /** The level of many things put together. */
 export function joinAll(all: Iterable<Level>): Level {
   let highest: Level = 'PUBLIC';

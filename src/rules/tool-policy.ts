@@ -7,7 +7,7 @@ import type { RuleSettings, ToolList } from '../protocol/settings.ts';
 import { guestToolNames } from '../protocol/tool.ts';
 import type { Agent } from './agents.ts';
 import { matchesGlob } from './glob.ts';
-import { mayFlow } from './taint.ts';
+import { dataLevel, join, mayFlow } from './taint.ts';
 
 /** Tools that a child gets only if the config says so: all that reach beyond its own session. */
 const sessionTools = new Set([
@@ -31,6 +31,8 @@ export interface ToolRules {
   channels: Map<string, ToolList>;
   /** Outside tool servers: the agents that may use them, and the highest level that may be sent to them. */
   servers: Map<string, { agents: string[] | undefined; accepts: Level }>;
+  /** The levels of results: of a tool, of the tools of an outside server, of any other tool. */
+  levels: { tools: Map<string, unknown>; servers: Map<string, Level>; default: unknown };
 }
 
 /** A session, as far as its tools depend on it. */
@@ -45,20 +47,48 @@ export interface ToolHolder {
   guest: boolean;
   channel: string | undefined;
   taint: Level;
+  clearance: Level;
 }
 
 export type ToolAnswer = { tool: string; why: string; rules: RuleTrace[] } & ({ allowed: true } | { allowed: false; code: ErrorCode });
 
-export function compileToolRules({ tools, mcp }: Pick<RuleSettings, 'tools' | 'mcp'>): ToolRules {
+export function compileToolRules({ tools, mcp, classification }: Pick<RuleSettings, 'tools' | 'mcp' | 'classification'>): ToolRules {
   const servers = Object.entries(mcp.servers).map(([name, { agents, level, accepts }]) => {
     const ids = agents?.map((id) => (id.trim() === '*' ? '*' : agentId(id)));
-    return [name, { agents: ids, accepts: accepts ?? level ?? 'PUBLIC' }] as const;
+    return [name, { agents: ids, accepts: accepts ?? level ?? classification.default }] as const;
   });
   return {
     children: tools.subagents.tools,
     channels: new Map(Object.entries(tools.channels).map(([channel, list]) => [platformId(channel), list])),
     servers: new Map(servers),
+    levels: resultLevels(mcp.servers, classification),
   };
+}
+
+function resultLevels(servers: RuleSettings['mcp']['servers'], classification: RuleSettings['classification']): ToolRules['levels'] {
+  const tools = new Map<string, unknown>();
+  for (const [server, { tools: known }] of Object.entries(servers)) {
+    for (const [given, { level }] of Object.entries(known)) {
+      const name = platformId(outsideTool(server, given));
+      // Two names at the server may become one name here; the higher level counts.
+      const other = tools.get(name);
+      if (level !== undefined) tools.set(name, other === undefined ? level : join(level, dataLevel(other)));
+    }
+  }
+  for (const [name, level] of Object.entries(classification.tools)) tools.set(platformId(name), level);
+  const own = Object.entries(servers).flatMap(([name, { level }]) => (level === undefined ? [] : [[name, level] as const]));
+  return { tools, servers: new Map(own), default: classification.default };
+}
+
+/** The name of an outside server's tool among ours. */
+export const outsideTool = (server: string, given: string) => `${server}__${given.replace(/[^a-zA-Z0-9_-]/g, '_')}`;
+
+/** The level of a tool's results. */
+export function toolLevel(rules: ToolRules, tool: string): Level {
+  const { levels } = rules;
+  const server = serverOf(rules, tool);
+  const ofServer = server === undefined ? undefined : levels.servers.get(server);
+  return dataLevel(levels.tools.get(platformId(tool)) ?? ofServer ?? levels.default);
 }
 
 /** The outside server a tool belongs to: `server__tool`. */
@@ -72,6 +102,7 @@ export function serverOf({ servers }: ToolRules, tool: string): string | undefin
 export function decideTool(rules: ToolRules, tool: string, holder: ToolHolder): ToolAnswer {
   const gates = guestToolNames.includes(tool) ? [forGuest(holder)] : gatesOf(rules, tool, holder);
   if (holder.orphaned) gates.unshift(forOrphan(holder));
+  gates.push(...withinClearance(toolLevel(rules, tool), holder));
   const trace = gates.map(({ rule, refused, why }): RuleTrace => ({ rule, effect: refused ? 'BLOCK' : 'ALLOW', why }));
   const first = gates.find((gate) => gate.refused);
   if (first) return { tool, allowed: false, code: first.code ?? 'TOOL_NOT_ALLOWED', why: first.why, rules: trace };
@@ -84,6 +115,14 @@ const forOrphan = ({ agent }: ToolHolder): Gate => ({
   code: 'AGENT_NOT_FOUND',
   why: `agent "${agent.id}" is not in the config, so its sessions get no tools`,
 });
+
+/** A result raises the session that reads it, so a tool whose results are above the session's clearance is refused before it acts. */
+function withinClearance(level: Level, { clearance }: ToolHolder): Gate[] {
+  if (level === 'PUBLIC') return [];
+  const refused = !mayFlow(level, clearance);
+  const why = `its results are ${level}, and the clearance of this caller is ${clearance}`;
+  return [{ rule: 'clearance', refused, why, code: 'ABOVE_CLEARANCE' }];
+}
 
 /** A guest cannot answer without these tools, so no list applies to them: its token is the permission. */
 const forGuest = ({ guest }: ToolHolder): Gate => ({

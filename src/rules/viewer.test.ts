@@ -55,7 +55,7 @@ describe('canSee', () => {
         const viewers: Viewer[] = [
           { as: 'session', party: party(given, one) },
           { as: 'operator', level: up },
-          { as: 'visitor', sessionKey: 'agent:work:main' },
+          { as: 'visitor', sessionKey: 'agent:work:main', level: up },
           { as: 'system' },
         ];
         for (const viewer of viewers) {
@@ -70,7 +70,7 @@ describe('canSee', () => {
 it.each<[viewer: Viewer, reads: string[]]>([
   [{ as: 'operator', level: 'PUBLIC' }, ['PUBLIC']],
   [{ as: 'operator', level: 'CONFIDENTIAL' }, ['PUBLIC', 'INTERNAL', 'CONFIDENTIAL']],
-  [{ as: 'visitor', sessionKey: 'agent:main:main' }, [...levels]],
+  [{ as: 'visitor', sessionKey: 'agent:main:main', level: 'INTERNAL' }, ['PUBLIC', 'INTERNAL']],
   [{ as: 'system' }, [...levels]],
 ])('%j reads %j', (viewer, reads) => {
   expect(levels.filter((one) => mayRead(viewer, one))).toEqual(reads);

@@ -9,8 +9,8 @@ export type Viewer =
   | { as: 'session'; party: Party }
   /** A caller with an operator's token: sees every session up to the token's level. */
   | { as: 'operator'; level: Level }
-  /** A caller whose token is bound to one session: sees that session and no other. */
-  | { as: 'visitor'; sessionKey: string }
+  /** A caller whose token is bound to one session: sees that session and no other, up to the token's level. */
+  | { as: 'visitor'; sessionKey: string; level: Level }
   /** The gateway itself: sees everything. */
   | { as: 'system' };
 
@@ -27,7 +27,7 @@ export function canSee(world: World, viewer: Viewer, fact: Fact): boolean {
     case 'operator':
       return mayFlow(fact.level, viewer.level);
     case 'visitor':
-      return fact.key === viewer.sessionKey;
+      return fact.key === viewer.sessionKey && mayFlow(fact.level, viewer.level);
     case 'system':
       return true;
   }
@@ -39,8 +39,8 @@ export function ceilingOf(viewer: Viewer): Level {
     case 'session':
       return viewer.party.facts.taint;
     case 'operator':
-      return viewer.level;
     case 'visitor':
+      return viewer.level;
     case 'system':
       return 'RESTRICTED';
   }
@@ -53,10 +53,11 @@ export const mayRead = (viewer: Viewer, level: Level): boolean => mayFlow(level,
 export function scopeFor(world: World, viewer: Viewer, agents: Iterable<string>): ListScope {
   if (viewer.as === 'session') return listScope(world, viewer.party, agents);
   const readable = levels.filter((level) => mayRead(viewer, level));
+  const reading = { levels: readable, ownLevels: readable };
   if (viewer.as === 'visitor')
-    return { visibility: 'self', why: 'the token is bound to this session', filter: { key: viewer.sessionKey }, levels: readable };
+    return { visibility: 'self', why: 'the token is bound to this session', filter: { key: viewer.sessionKey }, ...reading };
   const why = `an operator sees every session up to ${ceilingOf(viewer)}`;
-  return { visibility: 'all', why, filter: { key: '', agents: 'every' }, levels: readable };
+  return { visibility: 'all', why, filter: { key: '', agents: 'every' }, ...reading };
 }
 
 /** Whether `scopeFor` needs the list of agents. */

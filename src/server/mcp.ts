@@ -116,11 +116,12 @@ export function createMcpDoor(parts: McpParts): McpDoor {
     const { definitionOf } = await loaded();
     return {
       instructions: mcpInstructions(session.key, isGuest(session)),
-      tools: (await invoker.toolsFor(session.pk, { signal: ended })).map(definitionOf),
+      tools: (await invoker.toolsFor(session.pk, { signal: ended, ceiling: caller.level })).map(definitionOf),
       async call({ tool, args, idempotencyKey }, signal) {
         const callId = idempotencyKey === undefined ? parts.newId() : hash(`${caller.name}\n${idempotencyKey}`);
         try {
-          return await invoker.callAs(session.pk, { tool, args, callId, raises: true }, client.pace(AbortSignal.any([signal, ended])));
+          const pace = client.pace(AbortSignal.any([signal, ended]));
+          return await invoker.callAs(session.pk, { tool, args, callId, by: 'session', ceiling: caller.level }, pace);
         } catch (thrown) {
           if (signal.aborted) throw thrown;
           if (ended.aborted) return refused(ended.reason as InterlaneError);

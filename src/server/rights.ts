@@ -12,6 +12,7 @@ export interface Caller {
   name: string;
   kind: 'operator' | 'session';
   scopes: readonly Scope[];
+  /** The highest level that the caller reads, and for a session's token the highest that its calls raise the session to. */
   level: Level;
   /** The session this caller is, for a token bound to one. */
   sessionKey?: string;
@@ -44,4 +45,4 @@ export function requireLevel(own: Level, wanted: Level, what: string): void {
 
 /** A caller as a viewer of sessions. */
 export const viewerOf = ({ kind, level, sessionKey }: Caller): Viewer =>
-  kind === 'session' ? { as: 'visitor', sessionKey: sessionKey ?? '' } : { as: 'operator', level };
+  kind === 'session' ? { as: 'visitor', sessionKey: sessionKey ?? '', level } : { as: 'operator', level };

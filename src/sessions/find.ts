@@ -1,6 +1,7 @@
 // A caller's reference → the session it means, among those that the viewer may see. Every transport finds sessions here.
 import { evaluate, partyOfRow } from '../engine/policy.ts';
 import { InterlaneError } from '../errors.ts';
+import { levelName } from '../levels.ts';
 import { agentId as agentIdOf } from '../protocol/ids.ts';
 import { keyContext } from '../rules/agents.ts';
 import type { World } from '../rules/decide.ts';
@@ -15,6 +16,7 @@ import {
   type ReferenceStyle,
 } from '../rules/reference.ts';
 import { formatSessionKey, requireSessionKey } from '../rules/session-key.ts';
+import { mayFlow } from '../rules/taint.ts';
 import type { Viewer } from '../rules/viewer.ts';
 import type { Body, Reading, ReadQuery } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
@@ -108,7 +110,7 @@ function mayKnow(world: World, viewer: Viewer, row: SessionRow): boolean {
     case 'operator':
       return evaluate({ action: 'operate', target: partyOfRow(world, row), level: viewer.level, sends: false }, world).effect === 'ALLOW';
     case 'visitor':
-      return row.key === viewer.sessionKey;
+      return row.key === viewer.sessionKey && mayFlow(levelName(row.level), viewer.level);
     case 'system':
       return true;
   }

@@ -70,7 +70,7 @@ export function createInbound(parts: InboundParts): (message: InboundMessage) =>
     const { collectMs } = config.session.queue;
     return parts.engine.accept({
       sessionKey,
-      open: { id: parts.newId(), agent: agentId, kind: sessionKind(key), user },
+      open: { id: parts.newId(), agent: agentId, kind: sessionKind(key), user, clearance: 'RESTRICTED' },
       input: fromChannel({
         runId: parts.newId(),
         text: message.text,

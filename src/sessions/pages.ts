@@ -1,5 +1,5 @@
 // The sessions that a viewer may see, as keyset pages: newest first by feed position. The cost of a page does not depend on their number.
-import { levelRank } from '../levels.ts';
+import { levelName, levelRank } from '../levels.ts';
 import type { SessionKind } from '../protocol/labels.ts';
 import type { ListScope, World } from '../rules/decide.ts';
 import { scopeFor, scopeNeedsAgents, type Viewer } from '../rules/viewer.ts';
@@ -97,7 +97,8 @@ function streamsOf(scope: ListScope, filter: PageFilter): Stream[] {
   if (agents === 'every') sources.push(narrowest(filter));
   const onePass = reachable !== undefined && reachable.size > mostAgentRanges;
   if (reachable && !onePass) for (const agent of reachable) sources.push({ agent });
-  const fits = fitsFilter(filter);
+  const wanted = fitsFilter(filter);
+  const fits = (row: SessionRow) => wanted(row) && (row.key !== key || scope.ownLevels.includes(levelName(row.level)));
   const streams = inStatements(scope, filter, sources, key).map((ranges): Stream => ({ ranges, keep: fits }));
   if (onePass)
     for (const ranges of inStatements(scope, filter, [{}], ''))

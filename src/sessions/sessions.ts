@@ -80,7 +80,7 @@ export function createSessions(parts: SessionsParts) {
       requireAgent(agents, key.agent);
       if (ownedElsewhere.has(key.shape))
         throw new InterlaneError('INVALID_REQUEST', `session of kind "${key.shape}" cannot be opened by hand; choose another key`);
-      const made = { id: parts.newId(), agent: key.agent, kind: sessionKind(key), user: asker.principal };
+      const made = { id: parts.newId(), agent: key.agent, kind: sessionKind(key), user: asker.principal, clearance: asker.level };
       const common = { key: formatSessionKey(key), operator: of(asker), now: parts.now() };
       return store.write(commands.open, { ...common, made, patch: request.patch });
     },
@@ -91,7 +91,7 @@ export function createSessions(parts: SessionsParts) {
       const agent = request.agentId === undefined ? agents.defaultId : agentIdOf(request.agentId);
       requireAgent(agents, agent);
       const key = ownedKey('guest', request.name, agent);
-      const made = { id: parts.newId(), agent, kind: sessionKind(key), user: asker.principal };
+      const made = { id: parts.newId(), agent, kind: sessionKind(key), user: asker.principal, clearance: asker.level };
       const common = { key: formatSessionKey(key), operator: of(asker), now: parts.now() };
       return store.write(commands.open, { ...common, made, patch: { see: request.see }, revive: true });
     },

@@ -201,6 +201,15 @@ export const migrations: string[] = [
   `,
   `
   -- Levels and tokens.
+  -- The ceiling of a session, from the level of its creator. An operator's token gives its level; one that is gone gives the session's own.
+  ALTER TABLE sessions ADD COLUMN clearance INTEGER NOT NULL DEFAULT 3;
+  UPDATE sessions SET clearance = coalesce((SELECT tokens.level FROM tokens WHERE 'operator:' || tokens.name = opened_by), sessions.level)
+    WHERE opened_by LIKE 'operator:%' AND opened_by NOT IN ('operator:cli', 'operator:environment');
+  -- A token that is bound to a session has the ceiling of its creator, who is known only by the session. Where operators differ in level
+  -- and the session does not name one, the token reaches no further than the session is now.
+  UPDATE tokens SET level = coalesce((SELECT CASE WHEN opened_by LIKE 'operator:%'
+      OR NOT EXISTS (SELECT 1 FROM tokens AS other WHERE other.kind <> 'session' AND other.level < 3) THEN sessions.clearance ELSE sessions.level END
+    FROM sessions WHERE sessions.key = tokens.session_key AND sessions.current = 1), 0) WHERE kind = 'session';
 
   -- Sessions and their lives.
 

@@ -21,6 +21,8 @@ export interface SessionRow {
   taint: number;
   exist_taint: number;
   level: number;
+  /** The highest level that it may rise to. */
+  clearance: number;
   policy_rev: number;
   state: 'live' | 'archived' | 'deleted';
   created_at: number;

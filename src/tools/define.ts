@@ -5,7 +5,6 @@ import { InterlaneError } from '../errors.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { ModelView, PromptMessage, Turn, Usage } from '../engine/runner.ts';
 import type { SendArgs, SendOrigin, Sent } from '../flows/send.ts';
-import type { Level } from '../protocol/labels.ts';
 import type { Party, World } from '../rules/decide.ts';
 import type { ToolAnswer } from '../rules/tool-policy.ts';
 import type { Viewer } from '../rules/viewer.ts';
@@ -67,8 +66,6 @@ export interface Tool {
   effect: 'pure' | 'keyed' | 'once';
   /** It uses a model, which costs money. */
   costs?: true;
-  /** The level of its results, unless `classification.tools` sets another. */
-  level?: Level | undefined;
   /** Its arguments as JSON Schema, if an outside server validates them. */
   schema?: Record<string, unknown>;
   run(context: ToolContext, args: Record<string, unknown>): Promise<ToolOutcome>;

@@ -12,13 +12,14 @@ import * as offers from '../store/tables/offers.ts';
 import * as runs from '../store/tables/runs.ts';
 import * as sessions from '../store/tables/sessions.ts';
 import { InterlaneError, reasonOf } from '../errors.ts';
-import { toolFor, usableServers, type Party, type World } from '../rules/decide.ts';
-import { join } from '../rules/taint.ts';
-import { serverOf } from '../rules/tool-policy.ts';
+import { clearanceOf, toolFor, usableServers, type Party, type World } from '../rules/decide.ts';
+import { join, mayFlow, meet } from '../rules/taint.ts';
+import { serverOf, toolLevel } from '../rules/tool-policy.ts';
 import type { Destination } from '../protocol/session.ts';
 import { guestToolNames } from '../protocol/tool.ts';
 import { redact } from '../rules/hooks.ts';
 import { refusal, unknownOutcome } from '../wording.ts';
+import type { Level } from '../protocol/labels.ts';
 import type { ReadQuery } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
 import type { Pace, Pacer } from '../pace.ts';
@@ -29,12 +30,18 @@ export interface Invoker {
   names(): string[];
   /** Whether the tool exists, or may exist once its outside server has started. */
   knows(name: string): boolean;
-  /** The tools of a session, for its model in a turn, or for an outside caller that acts as it. */
-  toolsFor(session: SessionRow | number, turn?: { destination?: Destination | undefined; signal: AbortSignal }): Promise<Tool[]>;
+  /** The tools of a session, for its model in a turn, or for an outside caller that acts as it with a token of level `ceiling`. */
+  toolsFor(session: SessionRow | number, turn?: ToolsWish): Promise<Tool[]>;
   /** A call of a run's step; the result goes into the transcript. */
   invoke(turn: Turn, call: PendingCall): Promise<'done' | 'waiting'>;
   /** A call by an outside caller that acts as this session; the result is returned, not recorded. */
   callAs(sessionPk: number, call: OutsideCall, pace: Pace): Promise<ToolAnswer>;
+}
+
+interface ToolsWish {
+  destination?: Destination | undefined;
+  signal: AbortSignal;
+  ceiling?: Level;
 }
 
 interface OutsideCall {
@@ -42,10 +49,10 @@ interface OutsideCall {
   args: Record<string, unknown>;
   /** The same for the same call, so that a repeated call acts once. */
   callId: string;
-  /** Allow only tools that change nothing. */
-  readOnly?: boolean;
-  /** The caller reads the result, so the session's taint rises to its level first. */
-  raises?: boolean;
+  /** The caller is this session, or an operator who only reads as it: with tools that change nothing and raise nothing. */
+  by: 'session' | 'operator';
+  /** The level of the caller's token. */
+  ceiling: Level;
 }
 
 interface ToolAnswer {
@@ -85,17 +92,19 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
   /** The steps of every call, from any caller. `start` is committed before the tool acts. */
   const perform = async (
     sessionPk: number,
-    asked: { tool: string; args: Record<string, unknown>; readOnly?: boolean },
+    asked: Pick<OutsideCall, 'tool' | 'args'> & Partial<Pick<OutsideCall, 'by' | 'ceiling'>>,
     { pace, ...by }: Pick<ToolContext, 'origin' | 'key' | 'turn'> & { pace: Pace },
     start: (tool: Tool) => Promise<void>,
   ): Promise<ToolAnswer | 'waiting'> => {
     const { session, destination } = await parts.store.read(callerOf, { sessionPk });
-    const caller = partyOfRow(parts.current().world, session, by.turn ? by.turn.destination : destination);
+    const { by: reader, ceiling = 'RESTRICTED' } = asked;
+    const caller = upTo(ceiling, partyOfRow(parts.current().world, session, by.turn ? by.turn.destination : destination));
     const refuse = (code: string, error: string) => ({
       text: JSON.stringify({ status: 'error', code, error }),
       isError: true,
       taint: session.taint,
     });
+    if (!mayFlow(levelName(session.level), ceiling)) return refuse('SESSION_NOT_FOUND', refusal.sessionGone);
     // 1. validate
     const server = serverOf(parts.current().world.tools, asked.tool);
     if (server !== undefined && parts.outside && usableServers(parts.current().world, caller).includes(server)) {
@@ -105,7 +114,8 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
     }
     const tool = find(asked.tool);
     if (!tool) return refuse('INVALID_REQUEST', unknownTool(asked.tool, namesFor(caller)));
-    if (asked.readOnly && (tool.effect !== 'pure' || tool.costs)) return refuse('MISSING_SCOPE', refusal.needsSessionToken(tool.name));
+    if (reader === 'operator' && (tool.effect !== 'pure' || tool.costs))
+      return refuse('MISSING_SCOPE', refusal.needsSessionToken(tool.name));
     const read = tool.params.safeParse(asked.args);
     if (!read.success) return refuse('INVALID_REQUEST', describe(tool, read.error));
     // 2. decide
@@ -138,10 +148,14 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
     }
     if ('pending' in outcome) return 'waiting';
     // 4. label the result, and apply the operator's rules to it
-    const taint = levelRank(join(config.classification.tools[tool.name] ?? tool.level ?? 'PUBLIC', levelName(outcome.taint ?? 0)));
+    const level = join(toolLevel(world.tools, tool.name), levelName(outcome.taint ?? 0));
+    const taint = levelRank(level);
     const text = typeof outcome.value === 'string' ? outcome.value : JSON.stringify(outcome.value);
     const result = evaluate({ action: 'result', caller, tool: tool.name, text }, parts.current().world);
     const { usage } = outcome;
+    // What a session has read already does not raise it. An operator reads up to its token's level, and raises nothing.
+    const highest = reader === 'operator' ? ceiling : join(clearanceOf(world, caller), caller.facts.taint);
+    if (!mayFlow(level, highest)) return { ...refuse('ABOVE_CLEARANCE', refusal.aboveClearance(tool.name, level, highest)), usage };
     if (result.effect === 'BLOCK') return { ...refuse(result.code ?? 'POLICY_BLOCKED', refusal.result(tool.name, result.why)), usage };
     return { text: result.effect === 'REDACT' ? redact(text, result.redactions) : text, isError: outcome.isError ?? false, taint, usage };
   };
@@ -153,7 +167,7 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
       const from =
         typeof of === 'number' ? await parts.store.read(callerOf, { sessionPk: of }) : { session: of, destination: turn?.destination };
       const { world } = parts.current();
-      const holder = partyOfRow(world, from.session, from.destination);
+      const holder = upTo(turn?.ceiling, partyOfRow(world, from.session, from.destination));
       await parts.outside?.ready(usableServers(world, holder), 'once', turn?.signal);
       const given = new Set(namesFor(holder));
       return all().filter((tool) => given.has(tool.name));
@@ -183,11 +197,16 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
       const { session } = await parts.store.read(callerOf, { sessionPk });
       if (answer.usage) await parts.store.write(chargeSession, { sessionKey: session.key, sessionPk, usage: answer.usage });
       // I8. Before the caller reads the result.
-      if (call.raises && answer.taint > 0)
-        await parts.store.write(raiseTaint, { sessionKey: session.key, sessionPk, taint: answer.taint, now: parts.now() });
+      if (call.by === 'session' && answer.taint > session.taint)
+        await parts.store.write(raiseTaint(parts.current), { sessionKey: session.key, sessionPk, taint: answer.taint, now: parts.now() });
       return answer;
     },
   };
+}
+
+/** A session as its token acts: up to the token's level, which may be below the clearance of the session. */
+function upTo(ceiling: Level = 'RESTRICTED', { facts, ...party }: Party): Party {
+  return { ...party, facts: { ...facts, clearance: meet(facts.clearance ?? ceiling, ceiling) } };
 }
 
 /** A tool that may have acted when the gateway died is not called again; the result says so. */

@@ -272,7 +272,7 @@ const guestKey = 'agent:bo:guest:g';
 let guesting = Promise.resolve();
 const stopGuest = task.ops.some((op) => op.do === 'message' && op.text.includes('visit')) ? await startGuest() : async () => {};
 async function startGuest(): Promise<() => Promise<void>> {
-  const made = { id: 'guest', agent: 'bo', kind: 'other' };
+  const made = { id: 'guest', agent: 'bo', kind: 'other', clearance: 'RESTRICTED' as const };
   await gateway.store.write(ensureSession, { key: guestKey, made, now: clock.now() });
   const takeTurns = async () => {
     for (;;) {

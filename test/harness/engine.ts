@@ -115,7 +115,9 @@ export class Hand implements AsyncDisposable {
   }
 
   async start(): Promise<void> {
-    await this.engine.start(this.agents.map((agent) => ({ key: keyOf(agent), made: { agent, kind: 'main' } })));
+    await this.engine.start(
+      this.agents.map((agent) => ({ key: keyOf(agent), made: { agent, kind: 'main', clearance: 'RESTRICTED' as const } })),
+    );
   }
 
   /** The engine lets go of everything, and another one begins on the same store. */

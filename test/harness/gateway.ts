@@ -248,7 +248,7 @@ export class TestGateway implements AsyncDisposable {
   async tell(key: string, text: string, more: { taint?: number; kind?: string; label?: string } = {}): Promise<RunView> {
     const { taint = 0, kind = 'other', label } = more;
     const runId = `run${this.toolRuns++}`;
-    const open = { id: `id of ${key}`, agent: key.split(':')[1]!, kind, label, user: 'loopback:you' };
+    const open = { id: `id of ${key}`, agent: key.split(':')[1]!, kind, label, user: 'loopback:you', clearance: 'RESTRICTED' as const };
     await this.accept(runId, { sessionKey: key, open, text, principal: 'you', taint });
     return this.wait(runId);
   }

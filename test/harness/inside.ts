@@ -85,7 +85,7 @@ export function rowwise(store: Pick<Store, 'read' | 'write'>): Rowwise {
 /** What a tool answers to a session that is driven from outside, without a turn. */
 export async function callAs(gw: Has, key: string, tool: string, args: Record<string, unknown>): Promise<string> {
   const { pk } = await sessionOf(gw, key);
-  return (await gw.inside.callAs(pk, { tool, args, callId: tool }, atOnce)).text;
+  return (await gw.inside.callAs(pk, { tool, args, callId: tool, by: 'session', ceiling: 'RESTRICTED' }, atOnce)).text;
 }
 
 async function sessionOf(gw: Has, key: string): Promise<SessionRow> {

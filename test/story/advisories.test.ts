@@ -477,16 +477,16 @@ describe('a token that only reads', () => {
 });
 
 describe('a tool whose results have a level', () => {
-  it('gives them to nobody below it who asks from outside', async () => {
+  it('gives them to nobody below it who asks from outside, and raises a session that reads them', async () => {
     const door = await open({ classification: { tools: { gate: 'CONFIDENTIAL' } } });
     door.stops.open('one');
     const low = await Wire.connect(door.port, await token(door, { name: 'low', level: 'PUBLIC' }));
     const bound = await Wire.connect(door.port, await token(door, { name: 'bound', sessionKey: 'main' }));
     const admin = await Wire.connect(door.port, door.admin);
     const asked = { tool: 'gate', args: { name: 'one' } };
-    for (const wire of [low, bound])
-      expect(await wire.refusal('tools.invoke', asked)).toMatchObject({ details: { code: 'POLICY_BLOCKED' } });
-    expect(await admin.call('tools.invoke', asked)).toMatchObject({ ok: true, result: 'open' });
+    expect(await low.call('tools.invoke', asked)).toMatchObject({ ok: false, result: { code: 'ABOVE_CLEARANCE' } });
+    for (const wire of [admin, bound]) expect(await wire.call('tools.invoke', asked)).toMatchObject({ ok: true, result: 'open' });
+    expect(await low.call('sessions.list')).toMatchObject({ sessions: [] });
   });
 });
 

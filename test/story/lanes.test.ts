@@ -646,7 +646,7 @@ describe('archive and delete', () => {
   it('delete frees the key and the label: who writes next opens a new life', async () => {
     const lanes = await open([echo]);
     const key = 'agent:main:loopback:direct:ana';
-    const made = { agent: 'main', kind: 'other', label: 'lunch' };
+    const made = { agent: 'main', kind: 'other', label: 'lunch', clearance: 'RESTRICTED' as const };
     const first = await lanes.accept('first', { sessionKey: key, open: { ...made, id: 's1' } });
     await lanes.ended('first');
     await lanes.closeSession(key, 'deleted', false);

@@ -47,7 +47,8 @@ it('sessions_list with 50 ordinary rows is at most 4,000 tokens', async () => {
   });
   for (const { key, kind, sessionId, label, displayName, delivery, totalTokens, systemSent, settings } of ordinary) {
     const runId = `run of ${sessionId}`;
-    await stage.accept(runId, { sessionKey: key, open: { id: sessionId, agent: 'main', kind, label, user: 'you' }, text: 'hi', now: 0 });
+    const open = { id: sessionId, agent: 'main', kind, label, user: 'you', clearance: 'RESTRICTED' as const };
+    await stage.accept(runId, { sessionKey: key, open, text: 'hi', now: 0 });
     await stage.wait(runId);
     await stage.rows.setSession(key, {
       settings: JSON.stringify({ displayName, ...settings }),

@@ -86,7 +86,11 @@ it.each([
       { steps: [{ say: 'ok' }] },
     ],
   });
-  await hand.accept('ghost', { sessionKey: key, open: { id: 'ghost', agent: 'ghost', kind: 'main' }, text: 'hello' });
+  await hand.accept('ghost', {
+    sessionKey: key,
+    open: { id: 'ghost', agent: 'ghost', kind: 'main', clearance: 'RESTRICTED' },
+    text: 'hello',
+  });
   await hand.wait('ghost');
   await hand.reload(rules);
   expect(keysOf(await ask(hand, 'me', 'list')).includes(key)).toBe(reached);

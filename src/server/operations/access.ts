@@ -22,7 +22,7 @@ export function accessHandlers(context: Context): Handlers<keyof typeof table> {
         );
       // By default a guest sees the least; one that gets a new token keeps its visibility.
       const { session, created } = await sessions.join(asker(call), { name, agentId, see: see ?? (joined ? undefined : 'tree') });
-      const wish = { name: tokenName, kind: 'session' as const, scopes: [], level: 'PUBLIC' as const, sessionKey: session.key };
+      const wish = { name: tokenName, kind: 'session' as const, scopes: [], level: call.caller.level, sessionKey: session.key };
       const { token } = joined ? await auth.rotate(tokenName, call.caller.level) : await auth.create(wish);
       return {
         key: session.key,
@@ -45,7 +45,7 @@ export function accessHandlers(context: Context): Handlers<keyof typeof table> {
       if (scopes || level)
         throw new InterlaneError('INVALID_REQUEST', 'token bound to a session has no scopes or level of its own; leave them out');
       const row = await need(call, { session: sessionKey });
-      return auth.create({ name, kind: 'session', scopes: [], level: 'PUBLIC', sessionKey: row.key });
+      return auth.create({ name, kind: 'session', scopes: [], level: call.caller.level, sessionKey: row.key });
     },
     'tokens.signIn': async (_, { caller }) => {
       const { code, expiresAt } = auth.signInCode(caller.level, caller.tokenId);

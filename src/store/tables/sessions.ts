@@ -1,5 +1,7 @@
 // The `sessions` table: one row is one life of a key.
 import type { Body, Reading, Writing } from '../contract.ts';
+import { levelRank } from '../../levels.ts';
+import type { Level } from '../../protocol/labels.ts';
 import type { SessionRow } from '../rows.ts';
 
 export const columns = [
@@ -18,6 +20,7 @@ export const columns = [
   'taint',
   'exist_taint',
   'level',
+  'clearance',
   'policy_rev',
   'state',
   'created_at',
@@ -72,12 +75,14 @@ export interface NewSession {
   kind: string;
   user?: string | undefined;
   label?: string | undefined;
+  /** The level of its creator. */
+  clearance: Level;
 }
 
 export function* insert(t: Writing, key: string, made: NewSession, now: number): Body<SessionRow> {
   return (yield* t.one<SessionRow>(
-    `INSERT INTO sessions (id, key, life, current, agent, kind, label, opened_by, created_at, last_at)
-     VALUES (?, ?, (SELECT coalesce(max(life), 0) + 1 FROM sessions WHERE key = ?), 1, ?, ?, ?, ?, ?, ?) RETURNING *`,
+    `INSERT INTO sessions (id, key, life, current, agent, kind, label, opened_by, clearance, created_at, last_at)
+     VALUES (?, ?, (SELECT coalesce(max(life), 0) + 1 FROM sessions WHERE key = ?), 1, ?, ?, ?, ?, ?, ?, ?) RETURNING *`,
     made.id,
     key,
     key,
@@ -85,6 +90,7 @@ export function* insert(t: Writing, key: string, made: NewSession, now: number):
     made.kind,
     made.label ?? null,
     made.user ?? null,
+    levelRank(made.clearance),
     now,
     now,
   ))!;
@@ -98,8 +104,8 @@ export function* retire(t: Writing, pk: number): Body<void> {
 /** A new life with the same settings; what was said stays with the old one, and who said it first. */
 export function* nextLife(t: Writing, oldPk: number, id: string, now: number): Body<SessionRow> {
   return (yield* t.one<SessionRow>(
-    `INSERT INTO sessions (id, key, life, current, agent, kind, label, parent_key, depth, exist_taint, level, created_at, last_at, settings, delivery)
-     SELECT ?, key, life + 1, 1, agent, kind, label, parent_key, depth, exist_taint, exist_taint, ?, ?, settings, delivery
+    `INSERT INTO sessions (id, key, life, current, agent, kind, label, parent_key, depth, exist_taint, level, clearance, created_at, last_at, settings, delivery)
+     SELECT ?, key, life + 1, 1, agent, kind, label, parent_key, depth, exist_taint, exist_taint, clearance, ?, ?, settings, delivery
      FROM sessions WHERE pk = ? RETURNING *`,
     id,
     now,
@@ -225,9 +231,9 @@ export type NewLife = Omit<SessionRow, 'pk' | 'next_seq' | 'policy_rev' | 'last_
 
 export function* insertLife(t: Writing, life: NewLife): Body<SessionRow> {
   return (yield* t.one<SessionRow>(
-    `INSERT INTO sessions (id, key, life, current, agent, kind, label, opened_by, parent_key, depth, taint, exist_taint, level, state, created_at,
+    `INSERT INTO sessions (id, key, life, current, agent, kind, label, opened_by, parent_key, depth, taint, exist_taint, level, clearance, state, created_at,
        last_at, total_tokens, input_tokens, output_tokens, cost_micros, compact_seq, aborted_last, system_sent, archive_at, settings, delivery)
-     VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) RETURNING *`,
+     VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) RETURNING *`,
     life.id,
     life.key,
     life.life,
@@ -241,6 +247,7 @@ export function* insertLife(t: Writing, life: NewLife): Body<SessionRow> {
     life.taint,
     life.exist_taint,
     life.level,
+    life.clearance,
     life.state,
     life.created_at,
     life.last_at,
