@@ -1,5 +1,9 @@
 // Four projects, one after another, so that each has the machine to itself; those that start processes take one file at a time.
+import { resolve } from 'node:path';
 import { defineConfig } from 'vitest/config';
+
+// Every process that the tests start finds its code compiled, which halves what a start costs.
+process.env['NODE_COMPILE_CACHE'] ??= resolve('node_modules/.cache/compiled');
 
 const own = ['test/process/**/*.test.ts', 'test/crash/**/*.test.ts', 'test/property/**/*.test.ts'];
 const setupFiles = ['test/setup.ts', 'test/postgres/collect.ts'];

@@ -20,9 +20,11 @@ afterAll(() => {
   rmSync(directory, { recursive: true, force: true });
 });
 
-const kills = Number(process.env['CRASH_KILLS'] ?? 50);
+const kills = Number(process.env['CRASH_KILLS'] ?? 30);
 const seed = Number(process.env['CRASH_SEED'] ?? 20_261_115);
 const killsPerRound = 3;
+/** Ends only what hangs: the work is bounded, not the time that a busy machine takes for it. */
+const limitOf = (kills: number) => 600_000 + kills * 60_000;
 
 const everyPhase = ['queued', 'mid-step', 'tool started', 'ending', 'announcing', 'delivering'];
 
@@ -49,7 +51,7 @@ describe(`${kills} kills under mixed load, seed ${seed}`, () => {
       expect(found).toEqual([]);
       expect(everyPhase.filter((phase) => !hit.has(phase))).toEqual([]);
     },
-    Math.max(300_000, kills * 3_000),
+    limitOf(kills),
   );
 });
 

@@ -338,7 +338,7 @@ const open = {
   },
 };
 const drained = new Promise<void>((resolve, reject) => {
-  const late = setTimeout(() => reject(new Error('not everything came to its end within 10 s')), 10_000);
+  const late = setTimeout(() => reject(new Error('not everything came to its end within 5 minutes')), 300_000);
   const look = async () => {
     if ((await gateway.store.read(open, {})) > 0) return;
     clearTimeout(late);

@@ -46,6 +46,7 @@ function cleanEnv(more: Record<string, string> = {}): Record<string, string> {
   return {
     PATH: `${dirname(process.execPath)}:${process.env['PATH'] ?? ''}`,
     HOME: process.env['HOME']!,
+    NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE']!,
     INTERLANE_DISCOVER: '0',
     ...more,
   };

@@ -93,7 +93,7 @@ describe('interlane up', () => {
 
   it('keeps what was compiled for the next start', async () => {
     const state = scratch();
-    await stop(await up(state));
+    await stop(await up(state, { env: { NODE_COMPILE_CACHE: '' } }));
     expect(statSync(join(state, 'cache')).isDirectory()).toBe(true);
   });
 });
