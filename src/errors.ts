@@ -40,6 +40,7 @@ export const errorTable = {
   RUN_NOT_FOUND: { ws: 'INVALID_REQUEST', http: 404, exit: 66 },
   DELIVERY_NOT_FOUND: { ws: 'INVALID_REQUEST', http: 404, exit: 66 },
   DELIVERY_SETTLED: { ws: 'INVALID_REQUEST', http: 409, exit: 65 },
+  WORKSPACE_FULL: { ws: 'INVALID_REQUEST', http: 413, exit: 73 },
   SESSION_BUSY: { ws: 'INVALID_REQUEST', http: 409, exit: 75, retryable: true },
   LABEL_IN_USE: { ws: 'INVALID_REQUEST', http: 409, exit: 65 },
   IDEMPOTENCY_CONFLICT: { ws: 'INVALID_REQUEST', http: 409, exit: 65 },

@@ -147,7 +147,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
     send: (args) => store.write(send, args, { bytes: args.text.length }),
     now,
     ...liveFacts,
-    workspaceDir: (session) => current().workspaceDir(session),
+    workspace: (session) => current().workspace(session),
     recap: (session, focus, prompt, signal) => runtimes.recap(session, focus, prompt, signal),
     outside,
     pacer,

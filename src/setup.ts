@@ -11,6 +11,7 @@ import { compileRoutes, type Routes } from './rules/route.ts';
 import type { Found } from './runtimes/model/choice.ts';
 import { Models, type ModelSettings } from './runtimes/model/models.ts';
 import type { SessionRow } from './store/rows.ts';
+import type { Place } from './tools/workspace-room.ts';
 import { workspaceDirs } from './tools/workspaces.ts';
 
 export interface Setup extends Kernel {
@@ -22,7 +23,7 @@ export interface Setup extends Kernel {
   /** The settings of an agent. */
   agent(agentId: string): AgentEntry | undefined;
   /** Where the files of a session are. */
-  workspaceDir(session: Pick<SessionRow, 'key' | 'agent' | 'id'>): string;
+  workspace(session: Pick<SessionRow, 'key' | 'agent' | 'id'>): Place;
 }
 
 /** The current setup. A part calls it once for each action; a reload reaches it in no other way. */
@@ -54,7 +55,7 @@ export function makeSetup(config: Config, rev: number, { stateDir, found, onDeci
     routes: compileRoutes(config, world.agents),
     models,
     agent: (agentId) => agents.get(agentId),
-    workspaceDir: workspaceDirs(world, config.agents.list, { stateDir, home: homedir() }),
+    workspace: workspaceDirs(world, config.agents.list, { stateDir, home: homedir() }),
   };
 }
 

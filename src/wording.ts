@@ -133,6 +133,8 @@ export const refusal = {
   policy: (tool: string, why: string) => `${tool} is refused: ${why}`,
   redactedArguments: (tool: string) => `${tool} is refused: its arguments contain text that a policy rule redacts; leave that text out`,
   sessionGone: 'session of this token is gone; ask the operator for a new one',
+  workspaceAbove: (tool: string, level: string, highest: string) =>
+    `${tool} is refused: this workspace is ${level}, and this caller reads up to ${highest}`,
   aboveClearance: (tool: string, level: string, highest: string) =>
     `the result of ${tool} was withheld: it is ${level}, and this caller reads up to ${highest}`,
   result: (tool: string, why: string) => `the result of ${tool} was withheld: ${why}`,

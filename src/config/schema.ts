@@ -136,6 +136,14 @@ const tools = z.strictObject({
     })
     .prefault({}),
   agentToAgent: AgentToAgent.prefault({}),
+  files: z
+    .strictObject({
+      maxMiB: z.int().min(1).max(1_000_000).default(100).meta({
+        description: 'what sessions may write into one workspace: enough for notes and sources, too little to fill a disk',
+      }),
+      maxFiles: z.int().min(1).max(1_000_000).default(10_000).meta({ description: 'how many files sessions may make in one workspace' }),
+    })
+    .prefault({}),
   subagents: z
     .strictObject({
       tools: toolList(

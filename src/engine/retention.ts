@@ -11,6 +11,7 @@ import * as inputs from '../store/tables/inputs.ts';
 import * as offers from '../store/tables/offers.ts';
 import * as runs from '../store/tables/runs.ts';
 import * as sessions from '../store/tables/sessions.ts';
+import * as workspaces from '../store/tables/workspaces.ts';
 import type { EngineCommand, Tx } from './feed.ts';
 
 const rowsAtOnce = 200;
@@ -33,7 +34,7 @@ export const purgeSome: EngineCommand<{ now: number; keepMs: number | null }, nu
 };
 
 /** A deleted session's text goes first; its row goes last, when no other row refers to it. */
-function* purgeSession(t: Tx, { pk, key }: { pk: number; key: string }): Body<number> {
+function* purgeSession(t: Tx, { pk, id, key }: { pk: number; id: string; key: string }): Body<number> {
   if (!(yield* t.tryLock(`lane:${key}`))) return 0;
   const texts = (yield* entries.removeOf(t, pk, rowsAtOnce)) || (yield* feed.removeOf(t, pk, rowsAtOnce));
   if (texts > 0) return texts;
@@ -50,6 +51,7 @@ function* purgeSession(t: Tx, { pk, key }: { pk: number; key: string }): Body<nu
   const ended = yield* exchanges.removeOf(t, pk, rowsAtOnce);
   if (ended > 0) return ended;
   yield* forgets.insert(t, pk);
+  yield* workspaces.remove(t, `session:${id}`);
   return yield* sessions.remove(t, pk);
 }
 

@@ -208,8 +208,14 @@ export const migrations: string[] = [
   -- A token that is bound to a session has the ceiling of its creator, who is known only by the session. Where operators differ in level
   -- and the session does not name one, the token reaches no further than the session is now.
   UPDATE tokens SET level = coalesce((SELECT CASE WHEN opened_by LIKE 'operator:%'
-      OR NOT EXISTS (SELECT 1 FROM tokens AS other WHERE other.kind <> 'session' AND other.level < 3) THEN sessions.clearance ELSE sessions.level END
+      OR NOT EXISTS (SELECT 1 FROM tokens AS other WHERE other.scopes LIKE '%admin%' AND other.level < 3) THEN sessions.clearance ELSE sessions.level END
     FROM sessions WHERE sessions.key = tokens.session_key AND sessions.current = 1), 0) WHERE kind = 'session';
+  -- A directory of files has a level of its own. Until now a file had the level of its session, which a reset lowered.
+  CREATE TABLE workspaces (
+    name TEXT PRIMARY KEY, level INTEGER NOT NULL, bytes INTEGER NOT NULL, files INTEGER NOT NULL
+  ) STRICT, WITHOUT ROWID;
+  INSERT INTO workspaces (name, level, bytes, files)
+    SELECT 'agent:' || agent, max(level), 0, 0 FROM sessions WHERE kind = 'main' GROUP BY agent HAVING max(level) > 0;
 
   -- Sessions and their lives.
 

@@ -5,11 +5,13 @@ import { InterlaneError } from '../errors.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { ModelView, PromptMessage, Turn, Usage } from '../engine/runner.ts';
 import type { SendArgs, SendOrigin, Sent } from '../flows/send.ts';
+import type { Level } from '../protocol/labels.ts';
 import type { Party, World } from '../rules/decide.ts';
 import type { ToolAnswer } from '../rules/tool-policy.ts';
 import type { Viewer } from '../rules/viewer.ts';
 import type { Store } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
+import type { Place, Room } from './workspace-room.ts';
 import type { Pace } from '../pace.ts';
 
 /** The dependencies of tools on higher layers; the gateway supplies them. */
@@ -26,7 +28,7 @@ export interface ToolParts {
   /** The file of a transcript, if it was written to one. */
   transcriptPath(sessionId: string): string | undefined;
   /** Where the files of a session are. */
-  workspaceDir(session: SessionRow): string;
+  workspace(session: SessionRow): Place;
   /** Summarises messages of a session with the session's own model. */
   recap(session: SessionRow, focus: RecapFocus, messages: PromptMessage[], signal: AbortSignal): Promise<{ text: string; usage: Usage }>;
 }
@@ -51,6 +53,10 @@ export interface ToolContext extends ToolParts, Pace {
   key: string;
   session: SessionRow;
   caller: Party;
+  /** The highest level of a result that this caller gets. */
+  highest: Level;
+  /** The most that sessions may write into one workspace. */
+  room: Room;
   /** All tools, and whether this session gets each. */
   toolsOf(session: SessionRow): ToolAnswer[];
 }

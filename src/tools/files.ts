@@ -1,14 +1,33 @@
 // files_list, files_read, files_write: a session's own workspace, and nothing outside of it.
 import { z } from 'zod';
 import { InterlaneError } from '../errors.ts';
-import { defineTool, type ToolContext } from './define.ts';
+import { levelName } from '../levels.ts';
+import { mayFlow } from '../rules/taint.ts';
+import { refusal } from '../wording.ts';
+import { defineTool, type ToolContext, type ToolOutcome } from './define.ts';
+import { placeLevel, recountRoom, takeRoom } from './workspace-room.ts';
 import { largestFile, Workspace } from './workspace.ts';
 
 const path = z.string().min(1).max(1_024);
 /** Bytes of one answer. */
 const largestRead = 64 * 1024;
 
-const workspaceOf = ({ workspaceDir, session }: ToolContext) => new Workspace(workspaceDir(session));
+/** The answer has the level of the directory, also when it is a refusal: that a file is missing is a fact about the directory. */
+async function inWorkspace(tool: string, context: ToolContext, work: (workspace: Workspace) => Promise<unknown>): Promise<ToolOutcome> {
+  const { store, session, highest } = context;
+  const place = context.workspace(session);
+  const level = async () => Math.max(session.taint, await store.read(placeLevel, { name: place.name, older: place.older }));
+  const before = levelName(await level());
+  if (!mayFlow(before, highest)) throw new InterlaneError('ABOVE_CLEARANCE', refusal.workspaceAbove(tool, before, highest));
+  try {
+    const value = await work(new Workspace(place.path));
+    // A directory rises before a file is written to it, so the level is read after the file.
+    return { value, taint: await level() };
+  } catch (thrown) {
+    if (!(thrown instanceof InterlaneError) || thrown.code === 'LEASE_LOST') throw thrown;
+    return { value: { status: 'error', code: thrown.code, error: thrown.message }, isError: true, taint: await level() };
+  }
+}
 
 export const filesList = defineTool({
   name: 'files_list',
@@ -20,11 +39,13 @@ export const filesList = defineTool({
   }),
   async run(context, args) {
     const limit = Math.min(Math.floor(args.limit ?? 200), 1_000);
-    const { entries, more } = await workspaceOf(context).list(args.path ?? '', limit);
-    const shown = entries.map(({ name, kind, size }) =>
-      kind === 'file' ? { name, size } : kind === 'directory' ? { name: `${name}/` } : { name, kind },
-    );
-    return { value: { count: shown.length, entries: shown, ...(more ? { truncated: true } : {}) }, taint: context.session.taint };
+    return inWorkspace('files_list', context, async (workspace) => {
+      const { entries, more } = await workspace.list(args.path ?? '', limit);
+      const shown = entries.map(({ name, kind, size }) =>
+        kind === 'file' ? { name, size } : kind === 'directory' ? { name: `${name}/` } : { name, kind },
+      );
+      return { count: shown.length, entries: shown, ...(more ? { truncated: true } : {}) };
+    });
   },
 });
 
@@ -38,10 +59,12 @@ export const filesRead = defineTool({
   }),
   async run(context, args) {
     const offset = Math.floor(args.offset ?? 0);
-    const { bytes, size } = await workspaceOf(context).read(args.path, offset, largestRead);
-    const { text, used } = textOf(bytes, offset + bytes.length < size, args.path);
-    const next = offset + used;
-    return { value: { size, text, ...(next < size ? { nextOffset: next } : {}) }, taint: context.session.taint };
+    return inWorkspace('files_read', context, async (workspace) => {
+      const { bytes, size } = await workspace.read(args.path, offset, largestRead);
+      const { text, used } = textOf(bytes, offset + bytes.length < size, args.path);
+      const next = offset + used;
+      return { size, text, ...(next < size ? { nextOffset: next } : {}) };
+    });
   },
 });
 
@@ -54,8 +77,18 @@ export const filesWrite = defineTool({
     text: z.string().max(largestFile).describe('its whole new content'),
   }),
   async run(context, args) {
-    const { size, created } = await workspaceOf(context).write(args.path, args.text, context.key);
-    return { value: { size, created }, taint: context.session.taint };
+    const { store, session, room: most } = context;
+    const { name } = context.workspace(session);
+    return inWorkspace('files_write', context, (workspace) =>
+      workspace.write(args.path, args.text, context.key, async (change) => {
+        const take = () => store.write(takeRoom, { name, level: session.taint, ...change, most });
+        await take().catch(async (thrown: unknown) => {
+          if (!(thrown instanceof InterlaneError) || thrown.code !== 'WORKSPACE_FULL') throw thrown;
+          await store.write(recountRoom, { name, ...(await workspace.count(most)) });
+          await take();
+        });
+      }),
+    );
   },
 });
 

@@ -128,8 +128,13 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
     const { world, config } = parts.current();
     const { maxPingPongTurns } = config.session.agentToAgent;
     const shownTools = (other: SessionRow) => toolsOf(other.pk === session.pk ? caller : partyOfRow(world, other));
+    // What a session has read already does not raise it. An operator reads up to its token's level, and raises nothing.
+    const highest = reader === 'operator' ? ceiling : join(clearanceOf(world, caller), caller.facts.taint);
+    const { maxMiB, maxFiles } = config.tools.files;
     const context: ToolContext = {
       ...parts,
+      highest,
+      room: { bytes: maxMiB * 1024 * 1024, files: maxFiles },
       world,
       maxPingPongTurns,
       now: parts.now(),
@@ -153,8 +158,6 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
     const text = typeof outcome.value === 'string' ? outcome.value : JSON.stringify(outcome.value);
     const result = evaluate({ action: 'result', caller, tool: tool.name, text }, parts.current().world);
     const { usage } = outcome;
-    // What a session has read already does not raise it. An operator reads up to its token's level, and raises nothing.
-    const highest = reader === 'operator' ? ceiling : join(clearanceOf(world, caller), caller.facts.taint);
     if (!mayFlow(level, highest)) return { ...refuse('ABOVE_CLEARANCE', refusal.aboveClearance(tool.name, level, highest)), usage };
     if (result.effect === 'BLOCK') return { ...refuse(result.code ?? 'POLICY_BLOCKED', refusal.result(tool.name, result.why)), usage };
     return { text: result.effect === 'REDACT' ? redact(text, result.redactions) : text, isError: outcome.isError ?? false, taint, usage };

@@ -42,7 +42,7 @@ export class Workspace {
   /** Names in a directory, sorted; a workspace nobody has written to yet is empty. */
   async list(path: string, limit: number): Promise<{ entries: FileEntry[]; more: boolean }> {
     const parts = partsOf(path);
-    return this.inside(parts, false, async (held) => {
+    return this.inside(path, parts, false, async (held) => {
       if (!held) {
         if (parts.length === 0) return { entries: [], more: false };
         throw missing(path);
@@ -60,7 +60,7 @@ export class Workspace {
 
   async read(path: string, offset: number, length: number): Promise<{ bytes: Buffer; size: number }> {
     const { parents, name } = fileOf(path);
-    return this.inside(parents, false, async (held) => {
+    return this.inside(path, parents, false, async (held) => {
       if (!held) throw missing(path);
       // Without waiting: a pipe would otherwise be waited for.
       const handle = await open(at(held, name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch((thrown: unknown) => refuse(thrown, path));
@@ -68,6 +68,11 @@ export class Workspace {
         const stat = await handle.stat();
         if (!stat.isFile())
           throw new InterlaneError('INVALID_REQUEST', `file ${quoted(path)} is not a file; files_list shows what there is`);
+        if (offset > stat.size)
+          throw new InterlaneError(
+            'INVALID_REQUEST',
+            `offset ${offset} is beyond the end of file ${quoted(path)}, which has ${stat.size} bytes`,
+          );
         const buffer = Buffer.alloc(Math.max(0, Math.min(length, stat.size - offset)));
         const { bytesRead } = await handle.read(buffer, 0, buffer.length, offset);
         return { bytes: buffer.subarray(0, bytesRead), size: stat.size };
@@ -78,7 +83,12 @@ export class Workspace {
   }
 
   /** The whole content at once: who reads sees the old file or the new one. Done twice with the same key it is the same. */
-  async write(path: string, text: string, key: string): Promise<{ size: number; created: boolean }> {
+  async write(
+    path: string,
+    text: string,
+    key: string,
+    reserve: (change: { bytes: number; files: number }) => Promise<void> = () => Promise.resolve(),
+  ): Promise<{ size: number; created: boolean }> {
     const bytes = Buffer.from(text, 'utf8');
     if (bytes.length > largestFile)
       throw new InterlaneError(
@@ -86,14 +96,15 @@ export class Workspace {
         `file ${quoted(path)} would be ${bytes.length} bytes; at most ${largestFile} are written`,
       );
     const { parents, name } = fileOf(path);
-    await mkdir(this.root, { recursive: true, mode: 0o700 });
-    return this.inside(parents, true, async (held) => {
+    await mkdir(this.root, { recursive: true, mode: 0o700 }).catch((thrown: unknown) => refuse(thrown, path));
+    return this.inside(path, parents, true, async (held) => {
       const there = await lstat(at(held!, name)).catch(() => undefined);
       if (there && !there.isFile())
         throw new InterlaneError(
           'INVALID_REQUEST',
           `file ${quoted(path)} is a ${there.isDirectory() ? 'directory' : 'link or device'}; choose another name`,
         );
+      await reserve({ bytes: bytes.length - (there?.size ?? 0), files: there ? 0 : 1 });
       const half = at(held!, `.interlane-${createHash('sha256').update(key).digest('base64url').slice(0, 22)}.tmp`);
       await rm(half, { force: true });
       const handle = await open(half, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, there ? there.mode & 0o777 : 0o600).catch(
@@ -114,8 +125,24 @@ export class Workspace {
     });
   }
 
+  /** The files that are there and their bytes; counts on only until there are more than `most`. */
+  async count(most: { bytes: number; files: number }): Promise<{ bytes: number; files: number }> {
+    const found = { bytes: 0, files: 0 };
+    const open = [''];
+    for (let path = open.pop(); path !== undefined && found.bytes <= most.bytes && found.files <= most.files; path = open.pop()) {
+      const at = path;
+      const { entries } = await this.list(at, mostNames);
+      for (const { name, kind, size } of entries) {
+        if (kind === 'directory') open.push(at === '' ? name : `${at}/${name}`);
+        else found.files++;
+        if (kind === 'file') found.bytes += size;
+      }
+    }
+    return found;
+  }
+
   /** Walks down, holding each directory open until the next one is; undefined where one is missing. */
-  private async inside<T>(parts: string[], make: boolean, work: (held: Held | undefined) => Promise<T>): Promise<T> {
+  private async inside<T>(whole: string, parts: string[], make: boolean, work: (held: Held | undefined) => Promise<T>): Promise<T> {
     let held = await this.openRoot();
     try {
       for (const [depth, name] of parts.entries()) {
@@ -130,6 +157,8 @@ export class Workspace {
         held = next;
       }
       return await work(held);
+    } catch (thrown) {
+      return refuse(thrown, whole);
     } finally {
       await held?.handle.close().catch(() => {});
     }
@@ -200,6 +229,8 @@ function refuse(thrown: unknown, path: string): never {
   const code = codeOf(thrown);
   if (code === undefined) throw thrown;
   if (code === 'ENOENT') throw missing(path);
+  const trouble = troubles.get(code);
+  if (trouble !== undefined) throw new InterlaneError('TOOL_FAILED', `path ${quoted(path)} cannot be used: ${trouble}; tell the operator`);
   const why =
     code === 'ELOOP'
       ? 'is a link, and links are not followed'
@@ -208,6 +239,17 @@ function refuse(thrown: unknown, path: string): never {
         : `cannot be used (${code})`;
   throw new InterlaneError('INVALID_REQUEST', `path ${quoted(path)} ${why}; files_list shows what there is`);
 }
+
+/** Faults that another path does not help with. */
+const troubles = new Map([
+  ['EACCES', 'the gateway may not do that there'],
+  ['EPERM', 'the gateway may not do that there'],
+  ['EROFS', 'the file system is read-only'],
+  ['ENOSPC', 'the disk is full'],
+  ['EDQUOT', 'the disk is full'],
+  ['EIO', 'the disk has a fault'],
+  ['EMFILE', 'the gateway has too many files open'],
+]);
 
 const missing = (path: string) =>
   new InterlaneError('INVALID_REQUEST', `path ${quoted(path)} does not exist; files_list shows what there is`);

@@ -11,6 +11,7 @@ import { requireSessionKey } from '../rules/session-key.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
 import { hasId } from '../store/tables/sessions.ts';
+import type { Place } from './workspace-room.ts';
 
 const folder = 'workspaces';
 
@@ -19,7 +20,7 @@ export function workspaceDirs(
   { agents }: World,
   list: Pick<AgentEntry, 'id' | 'workspace'>[],
   { stateDir, home }: { stateDir: string; home: string },
-): (session: Pick<SessionRow, 'key' | 'agent' | 'id'>) => string {
+): (session: Pick<SessionRow, 'key' | 'agent' | 'id'>) => Place {
   const state = real(stateDir);
   const configured = new Map<string, string>();
   for (const { id, workspace } of list) {
@@ -33,9 +34,14 @@ export function workspaceDirs(
       );
     configured.set(agentId(id), path);
   }
+  // Directories that lie in one another have one level: that of the outermost.
+  const paths = [...configured.values()].toSorted((a, b) => a.length - b.length);
+  const outermost = (path: string) => paths.find((other) => isWithin(path, other))!;
   return ({ key, agent, id }) => {
-    const own = isMain(requireSessionKey(key, keyContext(agents, agent))) ? configured.get(agent) : undefined;
-    return own ?? join(state, folder, agent, encodeURIComponent(id).replaceAll('.', '%2E'));
+    const path = isMain(requireSessionKey(key, keyContext(agents, agent))) ? configured.get(agent) : undefined;
+    if (path !== undefined) return { path, name: `dir:${outermost(path)}`, older: `agent:${agent}` };
+    const name = `session:${id}`;
+    return { path: join(state, folder, agent, encodeURIComponent(id).replaceAll('.', '%2E')), name, older: name };
   };
 }
 

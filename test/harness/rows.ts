@@ -3,6 +3,7 @@ import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import type { TokenRow } from '../../src/store/tables/tokens.ts';
 import type {
   CallRow,
   DeliveryRow,
@@ -52,6 +53,7 @@ export class Rows {
   readonly exchanges = this.table<ExchangeRow>('exchanges', 'pk');
   readonly deliveries = this.table<DeliveryRow>('deliveries', 'pk');
   readonly feed = this.table<FeedRow>('feed', 'pos');
+  readonly tokens = this.table<TokenRow>('tokens', 'name');
   readonly forgets = this.table<{ session_pk: number }>('forgets', 'session_pk');
 
   constructor(on: Rowwise) {

@@ -78,6 +78,63 @@ describe('a workspace', () => {
     expect(rows.map((row) => row.taint)).toEqual([2, 2]);
   });
 
+  it('that is configured has a level of its own, which a reset does not lower', async () => {
+    const workspace = directory();
+    const list = [
+      { id: 'main', workspace },
+      { id: 'inner', workspace: join(workspace, 'inner') },
+    ];
+    const stage = await testGateway({ config: { agents: { list } }, caller: main, channels: [], listen: true });
+    await stage.tell(main, 'for few', { taint: 3 });
+    await stage.tool('files_write', { path: 'inner/secret.md', text: 'the launch code' });
+    await stage.reset(main);
+    await stage.restart();
+    const low = await stage.token('low', { scopes: ['operator.read'], level: 'CONFIDENTIAL' });
+    const asked = { tool: 'files_read', args: { path: 'inner/secret.md' } };
+    const refused = { ok: false, result: { code: 'ABOVE_CLEARANCE' } };
+    expect(await stage.call('tools.invoke', asked, low)).toMatchObject(refused);
+    expect(await stage.call('tools.invoke', { tool: 'files_list', sessionKey: 'agent:inner:main' }, low)).toMatchObject(refused);
+    expect(await stage.call('tools.invoke', { ...asked, args: { path: 'no-such-file' } }, low)).toMatchObject(refused);
+    expect(await stage.call('tools.invoke', asked)).toMatchObject({ ok: true, result: { text: 'the launch code' } });
+    // The session that reads it rises, also by reading that a file is missing.
+    expect((await stage.rows.session(main)).taint).toBe(0);
+    expect(await stage.tool('files_read', { path: 'no-such-file' })).toMatchObject({ code: 'INVALID_REQUEST' });
+    expect((await stage.rows.session(main)).taint).toBe(3);
+  });
+
+  it('takes so many bytes and files, and again when some were deleted', async () => {
+    const workspace = directory();
+    const config = { agents: { list: [{ id: 'main', workspace }] }, tools: { files: { maxMiB: 1, maxFiles: 3 } } };
+    const stage = await open(config);
+    const write = (path: string, size: number) => stage.tool('files_write', { path, text: 'x'.repeat(size) });
+    expect(await write('a', 600_000)).toMatchObject({ created: true });
+    expect(await write('b', 600_000)).toMatchObject({ code: 'WORKSPACE_FULL' });
+    expect(readdirSync(workspace)).toEqual(['a']);
+    expect(await write('a', 1_000_000)).toMatchObject({ created: false });
+    rmSync(join(workspace, 'a'));
+    for (const path of ['b', 'c/d', 'e']) expect(await write(path, 300_000)).toMatchObject({ created: true });
+    expect(await write('f', 1)).toMatchObject({ code: 'WORKSPACE_FULL' });
+    expect(await write('e', 10)).toMatchObject({ size: 10, created: false });
+  });
+
+  it('says what is wrong in its own words, and not where it is', async () => {
+    const workspace = join(directory(), 'a-file');
+    writeFileSync(workspace, '');
+    const stage = await open({ agents: { list: [{ id: 'main', workspace }] } });
+    for (const tool of ['files_write', 'files_list']) {
+      const { error } = await stage.tool(tool, { path: 'a', ...(tool === 'files_write' ? { text: 'x' } : {}) });
+      expect(error).not.toContain('a-file');
+    }
+    await stage.reload({});
+    await stage.tool('files_write', { path: 'a', text: 'four' });
+    for (const offset of [5, 2 ** 53, 1e300])
+      expect(await stage.tool('files_read', { path: 'a', offset })).toMatchObject({
+        code: 'INVALID_REQUEST',
+        error: expect.stringContaining('which has 4 bytes') as string,
+      });
+    expect(await stage.tool('files_read', { path: 'a', offset: 4 })).toEqual({ size: 4, text: '' });
+  });
+
   it('is written by a call that may be made again', async () => {
     const stage = await open();
     await stage.tools(['files_write', 'files_read', 'files_list'].map((tool) => ({ tool, args: { path: 'a', text: 'x' } })));
@@ -106,7 +163,7 @@ describe('a file', () => {
       offset = part.nextOffset;
     }
     expect(read).toBe(text);
-    expect(await stage.tool('files_read', { path: 'long.txt', offset: 1e9 })).toMatchObject({ text: '' });
+    expect(await stage.tool('files_read', { path: 'long.txt', offset: 1e9 })).toMatchObject({ code: 'INVALID_REQUEST' });
   });
 
   it('that is too large, no text, or no file is refused', async () => {

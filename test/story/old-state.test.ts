@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { z } from 'zod';
 import { defineTool } from '../../src/tools/define.ts';
+import { levelName } from '../../src/levels.ts';
 import { TestGateway, type ConfigText, type ScriptText } from '../harness/gateway.ts';
 import { loadState } from '../harness/rows.ts';
 
@@ -52,10 +53,11 @@ const script: ScriptText = [
   { steps: [{ say: 're: {{input}}' }] },
 ];
 
-async function reopened() {
+/** `changes`: SQL that makes another state of it, first. */
+async function reopened(changes = '') {
   const stateDir = mkdtempSync(join(tmpdir(), 'interlane-old-'));
   onTestFinished(() => rmSync(stateDir, { recursive: true, force: true }));
-  loadState(stateDir, readFileSync(join(fixture, 'interlane.sql'), 'utf8'));
+  loadState(stateDir, readFileSync(join(fixture, 'interlane.sql'), 'utf8') + changes);
   const acted: string[] = [];
   const tool = (name: string, effect: 'once' | 'keyed') =>
     defineTool({
@@ -91,6 +93,23 @@ async function reopened() {
 }
 
 describe('a state of schema 3', () => {
+  it.each([
+    ['RESTRICTED, as all admins are', [], ['RESTRICTED', 'RESTRICTED']],
+    ['that of the operator who made them', [`UPDATE tokens SET level = 1 WHERE name = 'admin'`], ['INTERNAL', 'PUBLIC']],
+    [
+      'the present level, if that operator is gone',
+      [`UPDATE tokens SET name = 'other' WHERE name = 'admin'`, `UPDATE tokens SET level = 2 WHERE name LIKE 'browser%'`],
+      ['PUBLIC', 'PUBLIC'],
+    ],
+  ])('has sessions and tokens with a ceiling: %s', async (_, changes, [fable, bound]) => {
+    const { gw } = await reopened(changes.join(';'));
+    const [guest] = await gw.rows.tokens({ name: 'guest:main:fable' });
+    const [other] = await gw.rows.tokens({ name: 'bound' });
+    const { clearance } = await gw.rows.session('agent:main:guest:fable');
+    expect([guest!.level, clearance, other!.level].map(levelName)).toEqual([fable, fable, bound]);
+    expect((await gw.rows.session('agent:main:direct:ann')).clearance).toBe(3);
+  });
+
   it('lists its sessions as they were', async () => {
     const { admin } = await reopened();
     const { sessions } = await admin.call('sessions.list', { limit: 100 });

@@ -267,9 +267,9 @@ export function* insertLife(t: Writing, life: NewLife): Body<SessionRow> {
 // Forgetting -----------------------------------------------------------------------------------------------------------
 
 /** Joins: runs, exchanges, deliveries. A deleted session for which nothing is under way. */
-export function purgeable(t: Reading): Body<{ pk: number; key: string } | undefined> {
-  return t.one<{ pk: number; key: string }>(
-    `SELECT pk, key FROM sessions WHERE state = 'deleted' AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.session_pk = sessions.pk AND ended_at IS NULL)
+export function purgeable(t: Reading): Body<{ pk: number; id: string; key: string } | undefined> {
+  return t.one<{ pk: number; id: string; key: string }>(
+    `SELECT pk, id, key FROM sessions WHERE state = 'deleted' AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.session_pk = sessions.pk AND ended_at IS NULL)
      AND NOT EXISTS (SELECT 1 FROM exchanges WHERE tgt_session_pk = sessions.pk AND end_reason IS NULL)
      AND NOT EXISTS (SELECT 1 FROM deliveries WHERE deliveries.session_pk = sessions.pk AND deliveries.state = 'sending') ORDER BY pk LIMIT 1`,
   );

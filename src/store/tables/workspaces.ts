@@ -1,0 +1,45 @@
+// The `workspaces` table: the level of a directory of files, which only rises, and how much sessions have written there.
+import type { Body, Reading, Writing } from '../contract.ts';
+
+export interface WorkspaceRow {
+  /** `session:<id>` for the directory of one life, `dir:<path>` for a configured one; `agent:<id>` is the level from before there were rows. */
+  name: string;
+  level: number;
+  bytes: number;
+  files: number;
+}
+
+/** The highest level of these names; 0 if none is known. */
+export function* levelOf(t: Reading, name: string, older: string): Body<number> {
+  const row = yield* t.one<{ level: number | null }>('SELECT max(level) AS level FROM workspaces WHERE name IN (?, ?)', name, older);
+  return row?.level ?? 0;
+}
+
+/** I8. Adds to what is there; the level never falls. */
+export function* grow(t: Writing, { name, level, bytes, files }: WorkspaceRow): Body<WorkspaceRow> {
+  return (yield* t.one<WorkspaceRow>(
+    `INSERT INTO workspaces (name, level, bytes, files) VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET
+       level = CASE WHEN workspaces.level < excluded.level THEN excluded.level ELSE workspaces.level END,
+       bytes = workspaces.bytes + excluded.bytes, files = workspaces.files + excluded.files RETURNING *`,
+    name,
+    level,
+    bytes,
+    files,
+  ))!;
+}
+
+/** What was counted in the directory, if that is less than what is written here. */
+export function* recount(t: Writing, name: string, bytes: number, files: number): Body<void> {
+  yield* t.run(
+    `UPDATE workspaces SET bytes = CASE WHEN bytes > ? THEN ? ELSE bytes END, files = CASE WHEN files > ? THEN ? ELSE files END WHERE name = ?`,
+    bytes,
+    bytes,
+    files,
+    files,
+    name,
+  );
+}
+
+export function* remove(t: Writing, name: string): Body<void> {
+  yield* t.run('DELETE FROM workspaces WHERE name = ?', name);
+}
