@@ -144,7 +144,10 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
     store,
     cursors,
     engine,
-    send: (args) => store.write(send, args, { bytes: args.text.length }),
+    send: (args) => {
+      const by = 'sessionPk' in args.from ? `session:${args.from.sessionPk}` : undefined;
+      return store.write(send, args, { bytes: args.text.length, by });
+    },
     now,
     ...liveFacts,
     workspace: (session) => current().workspace(session),

@@ -86,7 +86,7 @@ export class Pacer {
     if (this.scheduled) return;
     this.scheduled = true;
     this.parts.afterTick(() => {
-      this.turn = { light: this.light.length, heavy: true, began: this.parts.elapsed() };
+      this.turn = { light: this.light.length, heavy: this.heavy.length > 0, began: this.parts.elapsed() };
       this.next();
     });
   }

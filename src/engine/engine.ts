@@ -80,7 +80,9 @@ export class Engine {
   }
 
   async accept(args: AcceptArgs): Promise<Accepted> {
-    const accepted = await this.stopAfter(this.parts.store.write(this.commands.accept, args, { bytes: args.input.text.length }));
+    const accepted = await this.stopAfter(
+      this.parts.store.write(this.commands.accept, args, { bytes: args.input.text.length, by: args.input.principal }),
+    );
     if (args.input.notBefore !== undefined) this.sweeper.sweep();
     return accepted;
   }

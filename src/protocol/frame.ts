@@ -3,8 +3,20 @@ import { z } from 'zod';
 
 export const protocolVersion = 4;
 
-/** The most bytes of one frame, before and after a client has authenticated. */
-export const frameLimits = { before: 64 * 1024, after: 25 * 1024 * 1024 } as const;
+const mebibyte = 1024 * 1024;
+/**
+ * The most bytes of one frame or body: before a client has authenticated, then by its token. `tools` is for `/mcp` and `POST /tools/*`,
+ * where sessions send attachments.
+ */
+export const frameLimits = {
+  before: 64 * 1024,
+  session: mebibyte,
+  operator: 4 * mebibyte,
+  admin: 25 * mebibyte,
+  tools: 8 * mebibyte,
+} as const;
+/** Requests of one websocket, or on one HTTP connection, that are not answered yet. */
+export const mostInFlight = 64;
 /** The most bytes that may wait in a socket; a reader that is further behind gets its events from the store. */
 export const bufferLimit = 4 * 1024 * 1024;
 export const tickIntervalMs = 30_000;
@@ -13,6 +25,7 @@ export const scopes = ['operator.read', 'operator.write', 'operator.admin'] as c
 export const Scope = z.enum(scopes);
 export type Scope = z.infer<typeof Scope>;
 
+export type RequestFrame = z.infer<typeof RequestFrame>;
 export const RequestFrame = z.strictObject({
   type: z.literal('req'),
   id: z.string().min(1).max(256),

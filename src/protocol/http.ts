@@ -7,8 +7,6 @@ import type { HttpRoute, Operation, Operations } from './operations/operation.ts
 import { ToolAnswer } from './operations/tools.ts';
 import { SessionsPage, Started, WaitAnswer } from './result.ts';
 
-export const largestBody = 5 * 1024 * 1024;
-
 export const Failure = z.object({
   ok: z.literal(false).exactOptional(),
   error: z.looseObject({ type: z.string(), message: z.string(), code: z.string().exactOptional() }),

@@ -4,17 +4,25 @@ import type { Duplex } from 'node:stream';
 import { WebSocket } from 'ws';
 import { InterlaneError } from '../errors.ts';
 import { toPeer } from '../protocol/compat/openclaw.ts';
-import { bufferLimit, frameLimits, RequestFrame, type ErrorShape, type EventName, type ResponseFrame } from '../protocol/frame.ts';
+import {
+  bufferLimit,
+  frameLimits,
+  mostInFlight,
+  type RequestFrame,
+  type ErrorShape,
+  type EventName,
+  type ResponseFrame,
+} from '../protocol/frame.ts';
 import { cookieOf } from './access.ts';
 import type { Pace, Pacer } from '../pace.ts';
 import type { Auth } from './auth.ts';
-import { allows, viewerOf, type Caller } from './rights.ts';
+import { allows, frameLimitOf, viewerOf, type Caller } from './rights.ts';
 import type { Events } from './events.ts';
 import type { LiveRuns, Watcher } from './live-runs.ts';
 import { errorShape } from './failure.ts';
 import type { Dispatch } from './dispatch.ts';
 import { helloFor, readConnect, tokenRefusal, type HelloFacts } from './handshake.ts';
-import { invalidParams } from './params.ts';
+import { readRequest, writtenId } from './request-frame.ts';
 import { ConnectionSubscriptions } from './subscriptions.ts';
 
 export interface ConnectionParts {
@@ -37,7 +45,6 @@ const handshakeMs = 15_000;
 const slowReaderMs = 30_000;
 /** Frames up to this many bytes wait for the end of the event loop's turn, to leave together. */
 const togetherBytes = 64 * 1024;
-const mostRequests = 256;
 /** Close codes: a policy refusal, too much, the service restarts. */
 export const closing = { refused: 1008, protocol: 1002, restart: 1012 } as const;
 
@@ -63,7 +70,10 @@ export class Connection {
   private cancelHandshake = () => {};
   private cancelExpiry = () => {};
   private seq = 0;
+  /** Requests that are not answered yet. */
   private open = 0;
+  /** Bytes of the frames that wait for their turn. */
+  private unread = 0;
   private stranger = true;
   private connecting = false;
   private alive = true;
@@ -194,38 +204,54 @@ export class Connection {
   private receive(data: Buffer): void {
     // `ws` hands over frames until the other side has closed too.
     if (this.closing) return;
-    let frame: unknown;
-    try {
-      frame = JSON.parse(data.toString('utf8'));
-    } catch {
-      this.fail('invalid', new InterlaneError('INVALID_REQUEST', 'frame is not JSON'));
-      if (!this.caller) this.close(closing.refused, 'frame is not JSON');
-      return;
-    }
-    const read = RequestFrame.safeParse(frame);
-    if (!read.success) {
-      const { id } = (frame ?? {}) as { id?: unknown };
-      const named = typeof id === 'string' && id !== '' && id.length <= 256 ? id : 'invalid';
-      this.fail(named, invalidParams('invalid request frame', read.error));
-      if (!this.caller) this.close(closing.refused, 'invalid handshake');
-      return;
-    }
-    const { id, method, params } = read.data;
-    if (!this.caller) void this.connect(id, method, params);
-    else if (method === 'connect') this.fail(id, new InterlaneError('INVALID_REQUEST', 'connect was done already'));
-    else void this.serve(this.caller, id, method, params);
+    if (this.caller) void this.serve(this.caller, data);
+    else this.greet(data);
   }
 
-  private async serve(caller: Caller, id: string, method: string, params: unknown): Promise<void> {
-    if (this.open >= mostRequests) {
-      this.fail(id, new InterlaneError('BUSY', `connection has ${mostRequests} requests under way; wait for some of them`));
+  /** The first frame. */
+  private greet(data: Buffer): void {
+    const read = readRequest(data);
+    if (read.ok) {
+      void this.connect(read.request);
+      return;
+    }
+    this.fail(read.id, read.error);
+    this.close(closing.refused, 'invalid handshake');
+  }
+
+  /** Frames are read when it is the turn of this connection, and what waits for that has the limits of one connection. */
+  private async serve(caller: Caller, data: Buffer): Promise<void> {
+    if (this.open >= mostInFlight || (this.unread > 0 && this.unread + data.length > frameLimitOf(caller))) {
+      const most = `${mostInFlight} requests under way, and one frame's worth of bytes unread`;
+      this.fail(writtenId(data), new InterlaneError('BUSY', `connection is busy: it may have ${most}; wait for answers`));
+      return;
+    }
+    this.open++;
+    this.unread += data.length;
+    try {
+      await this.pace.pause().finally(() => (this.unread -= data.length));
+      if (!this.closing) await this.answer(caller, data);
+    } catch {
+      // The connection is gone, and its requests with it.
+    } finally {
+      this.open--;
+    }
+  }
+
+  private async answer(caller: Caller, data: Buffer): Promise<void> {
+    const read = readRequest(data);
+    if (!read.ok) {
+      this.fail(read.id, read.error);
+      return;
+    }
+    const { id, method, params } = read.request;
+    if (method === 'connect') {
+      this.fail(id, new InterlaneError('INVALID_REQUEST', 'connect was done already'));
       return;
     }
     const ending = method === 'tokens.rotate' || method === 'tokens.revoke' ? 1 : 0;
-    this.open++;
     this.endings += ending;
     try {
-      await this.pace.pause();
       const payload = await this.parts.dispatch.call(method, params, {
         caller,
         signal: this.controller.signal,
@@ -239,7 +265,6 @@ export class Connection {
     } catch (thrown) {
       if (!this.controller.signal.aborted) this.fail(id, thrown, method);
     } finally {
-      this.open--;
       this.endings -= ending;
       if (this.closing && ending === 1) this.close(closing.refused, tokenEnded);
     }
@@ -247,7 +272,7 @@ export class Connection {
 
   // The handshake -----------------------------------------------------------------------------------------------------
 
-  private async connect(id: string, method: string, params: unknown): Promise<void> {
+  private async connect({ id, method, params }: RequestFrame): Promise<void> {
     if (this.connecting) return;
     this.connecting = true;
     const refuse = (error: InterlaneError) => {
@@ -278,7 +303,7 @@ export class Connection {
     this.stranger = false;
     this.owner.identified();
     const isScoped = caps.includes('session-scoped-events');
-    allowLargeFrames(ws);
+    allowFrames(ws, frameLimitOf(caller));
     this.watchExpiry(caller.expiresAt);
     const viewer = viewerOf(caller);
     const send: Watcher['send'] = (event, payload) => this.event(event, payload);
@@ -326,7 +351,7 @@ export class Connection {
 }
 
 /** The largest answer, and live events beside it. */
-const mostBuffered = frameLimits.after + 4 * bufferLimit;
+const mostBuffered = frameLimits.admin + 4 * bufferLimit;
 const tokenEnded = 'token ended';
 
 /** Cuts the text to what fits into a close frame. */
@@ -336,9 +361,9 @@ function closeReason(text: string): string {
   return reason;
 }
 
-/** `ws` has one limit for the life of a socket, and ours rises with the welcome. Relies on a private field of `ws`; a test covers it. */
-function allowLargeFrames(ws: WebSocket): void {
+/** `ws` has one limit for the life of a socket, and ours follows the token from the welcome on. Relies on a private field of `ws`; a test covers it. */
+function allowFrames(ws: WebSocket, bytes: number): void {
   const { _receiver: receiver } = ws as unknown as { _receiver?: { _maxPayload: number } };
   // oxlint-disable-next-line no-underscore-dangle
-  if (receiver) receiver._maxPayload = frameLimits.after;
+  if (receiver) receiver._maxPayload = bytes;
 }

@@ -1,8 +1,8 @@
 // The first request of a websocket: `connect` → what the client asks for, why it is refused, or the hello that welcomes it.
 import { InterlaneError } from '../errors.ts';
-import { bufferLimit, ConnectParams, eventNames, frameLimits, protocolVersion, tickIntervalMs, type HelloOk } from '../protocol/frame.ts';
+import { bufferLimit, ConnectParams, eventNames, protocolVersion, tickIntervalMs, type HelloOk } from '../protocol/frame.ts';
 import type { Auth } from './auth.ts';
-import type { Caller } from './rights.ts';
+import { frameLimitOf, type Caller } from './rights.ts';
 import { invalidParams } from './params.ts';
 
 /** The parameters of a handshake that can go on, or why it cannot. */
@@ -45,6 +45,6 @@ export function helloFor(caller: Caller, methods: string[], ok: boolean, { serve
     features: { methods, events: [...eventNames] },
     snapshot: { presence: [], health: { ok }, stateVersion: { presence: 0, health: 0 }, authMode: 'token', ...snapshot },
     auth: { role: caller.kind, scopes: [...caller.scopes] },
-    policy: { maxPayload: frameLimits.after, maxBufferedBytes: bufferLimit, tickIntervalMs },
+    policy: { maxPayload: frameLimitOf(caller), maxBufferedBytes: bufferLimit, tickIntervalMs },
   };
 }

@@ -2,10 +2,11 @@
 import { Hono, type Context } from 'hono';
 import { secureHeaders } from 'hono/secure-headers';
 import { InterlaneError } from '../errors.ts';
+import { frameLimits } from '../protocol/frame.ts';
 import type { Route, RouteName } from '../protocol/http.ts';
 import { bearerOf, cookieName, cookieOf } from './access.ts';
 import type { Auth } from './auth.ts';
-import { requireScope, type Caller } from './rights.ts';
+import { frameLimitOf, requireScope, type Caller } from './rights.ts';
 import { readBody } from './body.ts';
 import { httpFailure } from './failure.ts';
 import { readQuery } from './query.ts';
@@ -90,6 +91,7 @@ export function createHttp(parts: HttpParts): Http {
     const unwanted = AbortSignal.any([raw.signal, over.signal]);
     const signal = AbortSignal.any([unwanted, stopping.signal]);
     const pace = parts.clients.of(caller.tokenId).pace(unwanted);
+    const own = frameLimitOf(caller);
     const call: HttpCall = {
       caller,
       method: raw.method,
@@ -99,7 +101,7 @@ export function createHttp(parts: HttpParts): Http {
       wire: { signal, drop: () => c.env.drop() },
       valid: async () => (await auth.check(secretOf(c))) !== undefined,
       query: (schema) => readQuery(schema, new URL(raw.url).searchParams),
-      body: (schema) => readBody(schema, raw),
+      body: (schema) => readBody(schema, raw, name.startsWith('POST /tools/') ? Math.max(own, frameLimits.tools) : own, pace),
     };
     try {
       await pace.pause();

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import type { McpServer } from '@modelcontextprotocol/server';
 import { InterlaneError } from '../errors.ts';
 import type { CallerTools } from '../mcp/server.ts';
+import { frameLimits } from '../protocol/frame.ts';
 import { mcpInstructions } from '../wording.ts';
 import type { World } from '../rules/decide.ts';
 import { findSession } from '../sessions/find.ts';
@@ -12,7 +13,9 @@ import type { Invoker } from '../tools/invoke.ts';
 import { bearerOf } from './access.ts';
 import type { Auth } from './auth.ts';
 import { viewerOf, type Caller } from './rights.ts';
+import { bytesOf } from './body.ts';
 import { httpFailure } from './failure.ts';
+import { checkShape } from './json.ts';
 import type { TokenClients } from './token-clients.ts';
 
 export interface McpParts {
@@ -106,10 +109,8 @@ export function createMcpDoor(parts: McpParts): McpDoor {
 
   const toolsOfCaller = async (caller: Caller & { sessionKey: string }, ended: AbortSignal): Promise<CallerTools> => {
     const client = parts.clients.of(caller.tokenId);
-    const pace = client.pace(ended);
-    await pace.pause();
     const look = { world: parts.world(), viewer: viewerOf(caller) };
-    const session = await parts.store.read(findSession(look), { session: caller.sessionKey }, pace);
+    const session = await parts.store.read(findSession(look), { session: caller.sessionKey }, client.pace(ended));
     if (!session)
       throw new InterlaneError('SESSION_NOT_FOUND', `session ${caller.sessionKey} of this token is gone; ask the operator for a new one`);
     const { invoker, isGuest } = parts;
@@ -138,8 +139,12 @@ export function createMcpDoor(parts: McpParts): McpDoor {
       const one: Underway = { ended: new AbortController(), cut: new AbortController(), done };
       let caller: Caller;
       let callerTools: CallerTools;
+      let body: Uint8Array<ArrayBuffer> | null = null;
       try {
         const known = await identify(request, remoteAddress);
+        if (request.method === 'POST') body = await bytesOf(request, frameLimits.tools);
+        await parts.clients.of(known.tokenId).pace(one.ended.signal).pause();
+        if (body) checkShape(body, 'body');
         [caller, callerTools] = [known, await toolsOfCaller(known, one.ended.signal)];
       } catch (thrown) {
         if (!(thrown instanceof InterlaneError)) parts.report('MCP request', thrown);
@@ -162,8 +167,7 @@ export function createMcpDoor(parts: McpParts): McpDoor {
         const served = new Request(request.url, {
           method: request.method,
           headers: request.headers,
-          body: request.method === 'POST' ? request.body : null,
-          duplex: 'half',
+          body,
           signal: AbortSignal.any([request.signal, one.cut.signal]),
         });
         const { handler } = await loaded();

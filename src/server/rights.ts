@@ -1,6 +1,6 @@
 // What a caller may do: scopes of operators, levels, and the session that a token is bound to.
 import { InterlaneError } from '../errors.ts';
-import { scopes as allScopes, type Scope } from '../protocol/frame.ts';
+import { frameLimits, scopes as allScopes, type Scope } from '../protocol/frame.ts';
 import type { Level } from '../protocol/labels.ts';
 import type { Operation } from '../protocol/operations/operation.ts';
 import { mayFlow } from '../rules/taint.ts';
@@ -41,6 +41,12 @@ export function requireScope(caller: Caller, scope: Scope, what: string): void {
 export function requireLevel(own: Level, wanted: Level, what: string): void {
   if (mayFlow(wanted, own)) return;
   throw new InterlaneError('MISSING_SCOPE', `${what} reads ${wanted}, above the ${own} of this token; use a token of that level`);
+}
+
+/** The most bytes of one frame or body of this caller. */
+export function frameLimitOf(caller: Caller): number {
+  if (caller.kind === 'session') return frameLimits.session;
+  return allows(caller, 'operator.admin') ? frameLimits.admin : frameLimits.operator;
 }
 
 /** A caller as a viewer of sessions. */

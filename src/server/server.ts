@@ -1,7 +1,8 @@
 // One port for everything: HTTP requests go to the routes, upgrades to the sockets, both after a check of Host and Origin.
 import type { IncomingMessage, Server as HttpServer, ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import { InterlaneError, reasonOf } from '../errors.ts';
+import { mostInFlight } from '../protocol/frame.ts';
 import { hostAllowed, originAllowed } from './access.ts';
 import type { Remote } from './http.ts';
 import { turnAway, type Sockets } from './ws.ts';
@@ -36,15 +37,24 @@ export async function startServer(parts: ServerParts): Promise<Server> {
     if (!originAllowed(headers.origin, headers.host)) return [403, 'origin is another site'];
     return undefined;
   };
+  /** A client may send requests on one connection without waiting for the answers. */
+  const inFlight = new WeakMap<Socket, number>();
+  const tooMany = ({ socket }: IncomingMessage): [number, string] | undefined =>
+    inFlight.get(socket)! > mostInFlight ? [503, `connection has ${mostInFlight} requests under way; wait for answers`] : undefined;
   let listener: Listener | undefined;
   const ask = async (request: IncomingMessage, response: ServerResponse) => {
     listener ??= await requestListener(parts);
     await listener(request, response);
   };
   const server = createServer({ requestTimeout: 60_000, headersTimeout: 15_000, maxHeaderSize: 16 * 1024 }, (request, response) => {
-    // Once nothing new is taken, a connection ends with its answer.
-    response.on('close', () => void (server.listening || server.closeIdleConnections()));
-    const refused = refusal(request);
+    const { socket } = request;
+    inFlight.set(socket, (inFlight.get(socket) ?? 0) + 1);
+    response.on('close', () => {
+      inFlight.set(socket, inFlight.get(socket)! - 1);
+      // Once nothing new is taken, a connection ends with its answer.
+      if (!server.listening) server.closeIdleConnections();
+    });
+    const refused = refusal(request) ?? tooMany(request);
     if (refused) answer(response, ...refused);
     else void (listener ?? ask)(request, response);
   });
@@ -105,10 +115,13 @@ function listen(server: HttpServer, { host, port }: ServerParts): Promise<void> 
   });
 }
 
-const failure = (status: number, message: string) => ({
-  ok: false,
-  error: { type: status === 403 ? 'forbidden' : 'misdirected', code: status === 403 ? 'ORIGIN_REFUSED' : 'HOST_REFUSED', message },
-});
+const kinds: Record<number, { type: string; code: string }> = {
+  403: { type: 'forbidden', code: 'ORIGIN_REFUSED' },
+  421: { type: 'misdirected', code: 'HOST_REFUSED' },
+  503: { type: 'unavailable', code: 'BUSY' },
+};
+
+const failure = (status: number, message: string) => ({ ok: false, error: { ...kinds[status], message } });
 
 function answer(response: ServerResponse, status: number, message: string): void {
   response.writeHead(status, { 'content-type': 'application/json', connection: 'close' });

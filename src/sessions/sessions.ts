@@ -82,7 +82,7 @@ export function createSessions(parts: SessionsParts) {
         throw new InterlaneError('INVALID_REQUEST', `session of kind "${key.shape}" cannot be opened by hand; choose another key`);
       const made = { id: parts.newId(), agent: key.agent, kind: sessionKind(key), user: asker.principal, clearance: asker.level };
       const common = { key: formatSessionKey(key), operator: of(asker), now: parts.now() };
-      return store.write(commands.open, { ...common, made, patch: request.patch });
+      return store.write(commands.open, { ...common, made, patch: request.patch }, { by: asker.principal });
     },
 
     /** The session of a guest, with the visibility that the operator grants. Only an admin may call this. */
@@ -93,11 +93,11 @@ export function createSessions(parts: SessionsParts) {
       const key = ownedKey('guest', request.name, agent);
       const made = { id: parts.newId(), agent, kind: sessionKind(key), user: asker.principal, clearance: asker.level };
       const common = { key: formatSessionKey(key), operator: of(asker), now: parts.now() };
-      return store.write(commands.open, { ...common, made, patch: { see: request.see }, revive: true });
+      return store.write(commands.open, { ...common, made, patch: { see: request.see }, revive: true }, { by: asker.principal });
     },
 
     patch(asker: Asker, key: string, patch: SessionPatch, expectedSessionId?: string) {
-      return store.write(commands.patch, { key, patch, expectedSessionId, operator: of(asker), now: parts.now() });
+      return store.write(commands.patch, { key, patch, expectedSessionId, operator: of(asker), now: parts.now() }, { by: asker.principal });
     },
 
     /** A message into a session. An idempotency key becomes the run's id, so that a client knows the id before the request. */
@@ -129,14 +129,14 @@ export function createSessions(parts: SessionsParts) {
     inject(asker: Asker, key: string, text: string, idempotencyKey: string | undefined) {
       const id = idempotencyKey === undefined ? parts.newId() : derivedId('inject', asker.principal, idempotencyKey);
       const common = { key, operator: of(asker), now: parts.now() };
-      return store.write(commands.inject, { ...common, text, id }, { bytes: text.length });
+      return store.write(commands.inject, { ...common, text, id }, { bytes: text.length, by: asker.principal });
     },
 
     /** Text to a channel, in the name of a session. */
     sendOut(asker: Asker, key: string, to: DeliveryContext, text: string, idempotencyKey: string) {
       const causeId = derivedId('send', asker.principal, idempotencyKey);
       const common = { key, operator: of(asker), now: parts.now() };
-      return store.write(commands.send, { ...common, to, text, causeId }, { bytes: text.length });
+      return store.write(commands.send, { ...common, to, text, causeId }, { bytes: text.length, by: asker.principal });
     },
   };
 }

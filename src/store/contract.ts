@@ -83,6 +83,8 @@ export interface WriteOptions {
   urgent?: boolean;
   /** About how many bytes the command carries, for the limits of the queue. */
   bytes?: number;
+  /** The principal that asks for it. Each has a share of the queue: beyond it, BUSY is for that one only. */
+  by?: string | undefined;
 }
 
 export interface Store<Event extends { pos: number } = FeedEvent> {

@@ -596,7 +596,7 @@ describe('too much', () => {
     const door = await open({}, [{ steps: [{ calls: [{ tool: 'gate', args: { name: 'one' } }] }, { say: 'done' }] }]);
     const wire = await Wire.connect(door.port, door.admin);
     await wire.call('chat.send', { sessionKey: 'main', message: 'x', idempotencyKey: 'k' });
-    const waits = Array.from({ length: 256 }, () => wire.ask('agent.wait', { runId: 'k' }));
+    const waits = Array.from({ length: 64 }, () => wire.ask('agent.wait', { runId: 'k' }));
     expect(await wire.refusal('health')).toMatchObject({ code: 'UNAVAILABLE', retryable: true, details: { code: 'BUSY' } });
     door.stops.open('one');
     for (const id of waits) expect(await wire.answer(id)).toMatchObject({ status: 'ok' });

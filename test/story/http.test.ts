@@ -226,7 +226,7 @@ describe('a message', () => {
   ])('is refused as data: %s', async (_, status, body) => {
     const stage = await open();
     // oxlint-disable-next-line typescript/no-explicit-any -- `duplex` is needed for a stream and missing in the types
-    const init: any = { method: 'POST', body, duplex: 'half' };
+    const init: any = { method: 'POST', body, duplex: 'half', token: await stage.token('writer', { scopes: ['operator.write'] }) };
     const answer = await stage.http('/sessions/main/messages', init);
     expect([answer.status, answer.json.ok]).toEqual([status, false]);
     expect(answer.text).not.toMatch(/\n {4}at |node_modules|\.ts:/);

@@ -339,6 +339,21 @@ describe('a queue that is full', () => {
     expect(rows()).toBe(10_002);
   });
 
+  it('takes turns between principals, keeps the order of each, and leaves a part of the queue free', { timeout: 60_000 }, async () => {
+    const { store, tick } = open();
+    const written: string[] = [];
+    const write = (by: string, n: number) => store.write(put, { key: `${by}${n}` }, { by }).then(() => written.push(`${by}${n}`));
+    const first = Array.from({ length: 5_001 }, (_, n) => write('a', n));
+    await expect(first.pop()).rejects.toMatchObject({ code: 'BUSY' });
+    const second = Array.from({ length: 2_501 }, (_, n) => write('b', n));
+    await expect(second.pop()).rejects.toMatchObject({ code: 'BUSY' });
+    first.push(write('c', 0));
+    tick();
+    await Promise.all([...first, ...second]);
+    expect(written.slice(0, 6)).toEqual(['a0', 'b0', 'c0', 'a1', 'b1', 'a2']);
+    expect(written.filter((key) => key.startsWith('b'))).toEqual(Array.from({ length: 2_500 }, (_, n) => `b${n}`));
+  });
+
   it('says BUSY beyond 64 MiB, and forgets the bytes when they are written', async () => {
     const { store, tick, rows } = open();
     const mib = 1024 * 1024;

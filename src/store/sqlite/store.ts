@@ -1,4 +1,5 @@
-// The SQLite store: commands of a tick share one commit; order in = commit order = resolve order = publish order.
+// The SQLite store: commands of a tick share one commit; the order of one principal in = commit order = resolve
+// order = publish order.
 import { InterlaneError } from '../../errors.ts';
 import {
   complete,
@@ -18,14 +19,14 @@ import type { Pace } from '../../pace.ts';
 import { place } from '../tables/feed.ts';
 import { firstOfCounters } from '../counters.ts';
 import { asStoreError, explain, sqliteCode, type Connection } from './database.ts';
+import { WriteQueue, type Queued } from './write-queue.ts';
 
-interface Job<Event> {
+interface Job<Event> extends Queued {
   name: string;
   /** Returns its events. */
   run(): Event[];
   resolve(): void;
   reject(error: unknown): void;
-  bytes: number;
 }
 
 /** A command that has run, until the commit: its events, and what its caller is told. */
@@ -47,17 +48,13 @@ export interface StoreParts {
 const batchCommands = 256;
 const batchBytes = 4 * 1024 * 1024;
 const batchMs = 5;
-const queueCommands = 10_000;
-const queueBytes = 64 * 1024 * 1024;
 const ioError = 10;
 const begin: Query = { sql: 'BEGIN IMMEDIATE', params: [], want: 'run' };
 
 export class SqliteStore<Event extends { pos: number } = FeedEvent> implements Store<Event> {
   private readonly writer: Connection;
   private readonly parts: StoreParts;
-  private readonly urgent: Job<Event>[] = [];
-  private readonly ordinary: Job<Event>[] = [];
-  private queuedBytes = 0;
+  private readonly queue = new WriteQueue<Job<Event>>();
   private scheduled = false;
   private closed = false;
   /** What ended the transaction of the current batch early. */
@@ -75,16 +72,16 @@ export class SqliteStore<Event extends { pos: number } = FeedEvent> implements S
   }
 
   write<Args, R>(command: Command<Args, R, Event>, args: Args, options: WriteOptions = {}): Promise<R> {
-    const { urgent = false, bytes = 0 } = options;
+    const { urgent = false, bytes = 0, by } = options;
     if (this.closed) return Promise.reject(new InterlaneError('UNAVAILABLE', 'store is closed; the gateway is stopping'));
-    if (!urgent && (this.ordinary.length >= queueCommands || this.queuedBytes + bytes > queueBytes)) {
-      return Promise.reject(new InterlaneError('BUSY', 'store has too much waiting to be written; try again in a moment'));
-    }
+    const refusal = urgent ? undefined : this.queue.refusal({ bytes, by });
+    if (refusal) return Promise.reject(refusal);
     return new Promise<R>((resolve, reject) => {
       let result: R;
       const job: Job<Event> = {
         name: command.name,
         bytes,
+        by,
         run: () => {
           const done = drive(complete(command, args, place), (ask) => this.ask(ask));
           result = done.result;
@@ -93,8 +90,7 @@ export class SqliteStore<Event extends { pos: number } = FeedEvent> implements S
         resolve: () => resolve(result),
         reject,
       };
-      (urgent ? this.urgent : this.ordinary).push(job);
-      this.queuedBytes += bytes;
+      this.queue.push(job, urgent);
       this.schedule();
     });
   }
@@ -127,7 +123,7 @@ export class SqliteStore<Event extends { pos: number } = FeedEvent> implements S
   // oxlint-disable-next-line require-await -- asynchronous by contract
   async close(): Promise<void> {
     if (this.closed) return;
-    while (this.waiting > 0) this.commitBatch();
+    while (this.queue.length > 0) this.commitBatch();
     this.closed = true;
     this.writer.close();
   }
@@ -141,19 +137,9 @@ export class SqliteStore<Event extends { pos: number } = FeedEvent> implements S
       try {
         this.commitBatch();
       } finally {
-        if (this.waiting > 0) this.schedule();
+        if (this.queue.length > 0) this.schedule();
       }
     });
-  }
-
-  private get waiting(): number {
-    return this.urgent.length + this.ordinary.length;
-  }
-
-  private take(): Job<Event> | undefined {
-    const job = this.urgent.shift() ?? this.ordinary.shift();
-    if (job) this.queuedBytes -= job.bytes;
-    return job;
   }
 
   /** One transaction for as many commands as fit. No result, refusal, event or other state leaves it before COMMIT. */
@@ -164,7 +150,7 @@ export class SqliteStore<Event extends { pos: number } = FeedEvent> implements S
     const next = (): Job<Event> | undefined => {
       if (taken.length >= batchCommands || bytes >= batchBytes) return undefined;
       if (taken.length > 0 && this.parts.elapsed() - started >= batchMs) return undefined;
-      const job = this.take();
+      const job = this.queue.take();
       if (!job) return undefined;
       bytes += job.bytes;
       taken.push(job);
@@ -229,7 +215,7 @@ export class SqliteStore<Event extends { pos: number } = FeedEvent> implements S
   private failBatch(thrown: unknown, taken: Job<Event>[]): void {
     if (this.writer.database.isTransaction) this.exec('ROLLBACK');
     // A batch that could not even begin fails all the same: its commands would otherwise wait for as long as the cause lasts.
-    if (taken.length === 0) while (taken.length < batchCommands && this.waiting > 0) taken.push(this.take()!);
+    if (taken.length === 0) while (taken.length < batchCommands && this.queue.length > 0) taken.push(this.queue.take()!);
     // After an I/O error at COMMIT nobody knows what is on the disk. Starting again finds out.
     const unknown = sqliteCode(thrown) === ioError;
     const outcome = unknown ? 'whether it was kept shows after a restart' : 'nothing of this was kept, try again';
