@@ -1,5 +1,5 @@
 // The bytes of a websocket frame → a request, or the error and the id to answer it with.
-import { InterlaneError } from '../errors.ts';
+import type { InterlaneError } from '../errors.ts';
 import { RequestFrame } from '../protocol/frame.ts';
 import { parseJson } from './json.ts';
 import { invalidParams } from './params.ts';
