@@ -21,6 +21,25 @@ export const systemClock: Clock = {
   },
 };
 
+/** Wall time and elapsed time part by more than this only if the clock was set or the machine slept. */
+export const jumpMs = 5_000;
+
+/** Calls `jumped` at the first look at wall time after a jump, before the caller gets the new time. */
+export function watchJumps(clock: Clock, jumped: (ms: number) => void): Clock {
+  let offset = clock.now() - clock.elapsed();
+  return {
+    now() {
+      const now = clock.now();
+      const ms = now - clock.elapsed() - offset;
+      offset += ms;
+      if (Math.abs(ms) > jumpMs) jumped(Math.round(ms));
+      return now;
+    },
+    elapsed: () => clock.elapsed(),
+    after: (ms, work) => clock.after(ms, work),
+  };
+}
+
 /** Resolves after the delay; rejects with the signal's reason when it is aborted first. */
 export function sleep(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {

@@ -3,7 +3,7 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { availableParallelism, hostname } from 'node:os';
 import { join } from 'node:path';
-import { systemClock, type Clock } from './clock.ts';
+import { systemClock, watchJumps, type Clock } from './clock.ts';
 import { changeOf } from './config/change.ts';
 import type { Config } from './config/schema.ts';
 import { Cursors } from './cursor.ts';
@@ -50,7 +50,9 @@ export interface Parts {
 }
 
 export async function assemble(initial: Config, options: GatewayOptions): Promise<{ gateway: Gateway; parts: Parts }> {
-  const { stateDir, clock = systemClock, warn = () => {}, graceMs = 5_000 } = options;
+  const { stateDir, warn = () => {}, graceMs = 5_000 } = options;
+  const clock = watchJumps(options.clock ?? systemClock, (ms) => clockJumped(ms));
+  let clockJumped: (ms: number) => void = () => {};
   const now = () => clock.now();
   const after = (ms: number, work: () => void) => clock.after(ms, work);
   const newId = () => randomUUID();
@@ -195,6 +197,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
   // 10. start in this order, stop in the other
   let door: (Door & { close(): Promise<void> }) | undefined;
   const closeAll = async () => {
+    clockJumped = () => {};
     await door?.close();
     await engine.close(graceMs);
     await outside.close();
@@ -211,6 +214,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
   const close = () => (closing ??= closeAll());
   try {
     const member = await engine.start(mainSessions(current().world));
+    clockJumped = (ms) => void engine.clockJumped(ms).catch((thrown: unknown) => report('move of due times', thrown));
     await outbox.start(member);
     if (options.listen) door = await open(options.listen);
     if (indexes) search.wake();

@@ -1,10 +1,12 @@
 // The engine: the kernel's API for the rest of the gateway. Its parts keep lanes moving, sweep due rows, and resolve pending waits.
+import { InterlaneError } from '../errors.ts';
 import type { RunView } from '../protocol/run.ts';
 import type { SessionRow } from '../store/rows.ts';
 import { accept, type Accepted, type AcceptArgs } from './accept.ts';
 import { joinStore } from './member.ts';
 import { answerOffer, giveBack, takeOffer, type Answered, type Inbox } from './offers.ts';
 import type { Operator } from './policy.ts';
+import { moveDueTimes, setBackSince } from './rearm.ts';
 import { abortRun, recoverRuns } from './runs.ts';
 import { Scheduler, type SchedulerParts } from './scheduler.ts';
 import { closeSession, ensureSession, resetSession, type NewSession, type Stopping } from './sessions.ts';
@@ -21,6 +23,8 @@ interface Main {
   key: string;
   made: Omit<NewSession, 'id'>;
 }
+
+const retryMs = 1_000;
 
 export class Engine {
   private readonly parts: EngineParts;
@@ -51,6 +55,8 @@ export class Engine {
   async start(mains: Main[]): Promise<number> {
     const { store, clock, host } = this.parts;
     const owner = await store.write(joinStore, { ...host, now: clock.now() }, { urgent: true });
+    const setBack = await store.read(setBackSince, { now: clock.now() });
+    if (setBack !== 0) await this.clockJumped(setBack);
     while ((await store.write(this.commands.recover, { owner, now: clock.now() }, { urgent: true })) > 0);
     await this.openMains(mains);
     this.undoFollow = store.follow((events) => {
@@ -64,6 +70,21 @@ export class Engine {
     this.scheduler.start(owner);
     this.sweeper.start();
     return owner;
+  }
+
+  /** The wall clock was set or the machine slept: whatever waits keeps the time it had left. */
+  async clockJumped(byMs: number): Promise<void> {
+    const { store, clock, warn } = this.parts;
+    const how = byMs < 0 ? 'was set back' : 'was set forward, or the machine slept,';
+    warn(`clock ${how} by ${Math.round(Math.abs(byMs) / 1_000)} s; due times move along`);
+    for (;;) {
+      try {
+        return await store.write(this.commands.moveDueTimes, { byMs, now: clock.now() }, { urgent: true });
+      } catch (thrown) {
+        if (!(thrown instanceof InterlaneError && thrown.code === 'STORE_FAILED')) throw thrown;
+        await new Promise<void>((resolve) => clock.after(retryMs, resolve));
+      }
+    }
   }
 
   /** Every configured agent's main session exists, so that it can be addressed from the first day. */
@@ -141,6 +162,7 @@ function makeCommands({ current }: EngineParts) {
     accept: accept(current),
     abort: abortRun(current),
     recover: recoverRuns(current),
+    moveDueTimes: moveDueTimes(current),
     reset: resetSession(current),
     closeSession: closeSession(current),
     answerOffer: answerOffer(current),

@@ -35,6 +35,8 @@ export interface Flow<State = unknown, Step = unknown> {
   fail(t: Tx, pk: number, end: FlowEnd, why: string): Body<void>;
   /** Handles some flows whose due time has passed. Returns how many; call again until it returns 0. */
   sweep(t: Tx, kernel: Kernel, now: number): Body<number>;
+  /** The wall clock was set: due times move along. */
+  moveDue(t: Tx, byMs: number): Body<void>;
   /** Names the open flow of this kind in a session, if any, for error messages. */
   openFor(t: Reading, session: SessionRow): Body<string | undefined>;
 }

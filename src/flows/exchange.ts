@@ -110,6 +110,10 @@ export const exchangeFlow: Flow<Loaded, ExchangeStep> = {
     return due.length;
   },
 
+  *moveDue(t, byMs) {
+    yield* exchanges.moveDue(t, byMs);
+  },
+
   *openFor(t, session) {
     return (yield* exchanges.isOpenFor(t, session.pk)) ? 'an exchange' : undefined;
   },

@@ -129,7 +129,7 @@ export class ManualClock extends WatchedClock implements Clock {
     this.time += ms;
   }
 
-  /** The wall clock is set; timers go off when they would have anyway. */
+  /** The wall clock is set, back if it is negative; timers go off when they would have anyway. */
   setForward(ms: number): void {
     this.ahead += ms;
   }

@@ -25,6 +25,9 @@ export function noteFlow({ broken = false } = {}): { flow: Flow; applied: string
       yield* t.lock();
       return 0;
     },
+    *moveDue(t) {
+      yield* t.lock();
+    },
     *openFor(t) {
       yield* t.all('SELECT pk FROM exchanges WHERE pk = 0 ORDER BY pk');
       return undefined;

@@ -297,47 +297,6 @@ describe('a stop', () => {
   });
 });
 
-describe('a wall clock that is set forward', () => {
-  it('is noticed within seconds: waits and collected messages are due', async () => {
-    const config = {
-      ...open,
-      agents: { list: [{ id: 'ana', default: true }, { id: 'bo' }], defaults: { timeoutSeconds: 0 } },
-      session: { dmScope: 'per-peer' as const, queue: { collectMs: 60_000 } },
-    };
-    const ask = call('sessions_send', { sessionKey: 'agent:bo:main', message: 'work', timeoutSeconds: 600 });
-    const script = [
-      { agent: 'ana', when: 'ask', steps: [ask, { say: '{{result}}' }] },
-      { agent: 'bo', steps: [call('gate', { name: 'work' }), { say: 'x' }] },
-      echo,
-    ];
-    const gw = await started(config, script);
-    const asks = await gw.say('ask', { from: 'ann' });
-    await gw.stops.entered('work');
-    const collects = await gw.say('collect', { from: 'cy', mode: 'collect' });
-    await gw.settled();
-    expect(await gw.wait(asks, 0)).toMatchObject({ state: 'waiting' });
-    gw.clock.setForward(700_000);
-    const from = gw.now();
-    const [waited, collected] = await gw.clock.passing(Promise.all([gw.wait(asks), gw.wait(collects)]));
-    expect(waited.reply).toContain('"status":"timeout"');
-    expect(collected).toMatchObject({ state: 'ok' });
-    expect(gw.now() - from).toBeLessThanOrEqual(15_000);
-  });
-
-  it('is noticed within seconds: what could not be sent is tried again', async () => {
-    const channel = platform(() => (channel.got.length === 1 ? { outcome: 'retry', error: 'busy', afterMs: 280_000 } : undefined));
-    const gw = await started({}, [echo], { channels: [channel] });
-    await gw.answer('hello');
-    await gw.settled();
-    expect(await deliveries(gw)).toMatchObject({ pending: 1 });
-    await gw.settled();
-    gw.clock.setForward(700_000);
-    const from = gw.now();
-    await gw.clock.until(() => channel.got.length === 2);
-    expect(gw.now() - from).toBeLessThanOrEqual(15_000);
-  });
-});
-
 describe('runs that were under way in two crashes', () => {
   it('are tried again one at a time', async () => {
     const script = [{ when: 'gate', steps: [call('gate', { name: '{{input}}' }), { say: 're: {{input}}' }] }, echo];

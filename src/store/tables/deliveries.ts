@@ -162,6 +162,19 @@ export function* queueAgain(t: Writing, pk: number, head: number, now: number): 
   );
 }
 
+/** Destinations with something open. */
+export function* openDestinations(t: Reading): Body<string[]> {
+  const rows = yield* t.all<{ dest_key: string }>(
+    `SELECT DISTINCT dest_key FROM deliveries WHERE state IN ('pending', 'sending') ORDER BY dest_key`,
+  );
+  return rows.map((row) => row.dest_key);
+}
+
+/** The wall clock was set. */
+export function* moveDue(t: Writing, byMs: number): Body<void> {
+  yield* t.run(`UPDATE deliveries SET due_at = due_at + ?, first_at = first_at + ? WHERE state IN ('pending', 'sending')`, byMs, byMs);
+}
+
 /** Newest first. */
 export function inState(t: Reading, state: DeliveryState, before: number, limit: number): Body<DeliveryRow[]> {
   return t.all<DeliveryRow>('SELECT * FROM deliveries WHERE state = ? AND pk < ? ORDER BY pk DESC LIMIT ?', state, before, limit);

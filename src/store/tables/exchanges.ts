@@ -102,6 +102,11 @@ export function due(t: Reading, now: number, limit: number): Body<ExchangeRow[]>
   return t.all<ExchangeRow>('SELECT * FROM exchanges WHERE due_at <= ? ORDER BY due_at, pk LIMIT ?', now, limit);
 }
 
+/** The wall clock was set. */
+export function* moveDue(t: Writing, byMs: number): Body<void> {
+  yield* t.run('UPDATE exchanges SET due_at = due_at + ? WHERE due_at IS NOT NULL', byMs);
+}
+
 /** Joins: runs. Whether one of its turns has still to end. */
 export function* hasOpenTurn(t: Reading, pk: number): Body<boolean> {
   const found = yield* t.one(

@@ -49,6 +49,11 @@ export function* oldest(t: Reading): Body<number | undefined> {
   return (yield* t.one<{ pos: number }>('SELECT pos FROM feed ORDER BY pos LIMIT 1'))?.pos;
 }
 
+/** The newest event that is kept. */
+export function newest(t: Reading): Body<{ pos: number; at: number } | undefined> {
+  return t.one<{ pos: number; at: number }>('SELECT pos, at FROM feed ORDER BY pos DESC LIMIT 1');
+}
+
 export function after(t: Reading, pos: number, limit: number): Body<FeedRow[]> {
   return t.all<FeedRow>('SELECT * FROM feed WHERE pos > ? ORDER BY pos LIMIT ?', pos, limit);
 }

@@ -17,6 +17,19 @@ export function* timelineName(t: Reading): Body<string> {
   return row ? hash('sha256', `name of timeline ${row.value}`, 'base64url') : '';
 }
 
+/** The wall clock after due times were moved along with it, and the newest event then: that event has a time of the old clock. */
+export function* noteClock(t: Writing, clock: { pos: number; at: number }): Body<void> {
+  yield* t.run(
+    `INSERT INTO meta (key, value) VALUES ('clock', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value`,
+    JSON.stringify(clock),
+  );
+}
+
+export function* notedClock(t: Reading): Body<{ pos: number; at: number } | undefined> {
+  const row = yield* t.one<{ value: string }>(`SELECT value FROM meta WHERE key = 'clock'`);
+  return row && (JSON.parse(row.value) as { pos: number; at: number });
+}
+
 /** What comes next is another history, and a cursor of the one before must not be read in it. */
 export function* endTimeline(t: Writing): Body<void> {
   yield* t.run(`DELETE FROM meta WHERE key = 'timeline'`);

@@ -24,6 +24,11 @@ export function* take(t: Writing, runPk: number, attempt: number, now: number, d
   yield* t.run(`UPDATE offers SET state = 'taken', attempt = ?, taken_at = ?, due_at = ? WHERE run_pk = ?`, attempt, now, dueAt, runPk);
 }
 
+/** The wall clock was set. */
+export function* moveDue(t: Writing, byMs: number): Body<void> {
+  yield* t.run('UPDATE offers SET due_at = due_at + ?, taken_at = taken_at + ? WHERE due_at IS NOT NULL', byMs, byMs);
+}
+
 /** Only the latest attempt can be opened again. Returns false when it was answered or taken by another since. */
 export function* reopen(t: Writing, runPk: number, attempt: number): Body<boolean> {
   const { changes } = yield* t.run(

@@ -273,6 +273,19 @@ export function* ready(t: Reading, free: Record<RunClass, number>, suspects: num
   return rows.map((row) => ({ ...split(row), input: part(row, 'i_', inputs.columns) as InputRow, behind: row['behind'] === 1 }));
 }
 
+/** Lanes with a run that may not start yet. */
+export function* lanesHeldBack(t: Reading): Body<string[]> {
+  const rows = yield* t.all<{ lane: string }>(
+    `SELECT DISTINCT lane FROM runs WHERE state = 'queued' AND not_before IS NOT NULL ORDER BY lane`,
+  );
+  return rows.map(({ lane }) => lane);
+}
+
+/** The wall clock was set. */
+export function* moveNotBefore(t: Writing, byMs: number): Body<void> {
+  yield* t.run(`UPDATE runs SET not_before = not_before + ? WHERE state = 'queued' AND not_before IS NOT NULL`, byMs);
+}
+
 /** I3. The epoch rises with every claim, so that an earlier holder's writes are refused. False: another gateway was faster. */
 export function* claim(t: Writing, run: RunRow, owner: number, now: number): Body<boolean> {
   const { changes } = yield* t.run(

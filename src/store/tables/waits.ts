@@ -62,6 +62,11 @@ export function* makeDue(t: Writing, kind: WaitRow['target_kind'], pk: number): 
   yield* t.run('UPDATE waits SET due_at = 0 WHERE target_kind = ? AND target_pk = ? AND answer IS NULL', kind, pk);
 }
 
+/** The wall clock was set. */
+export function* moveDue(t: Writing, byMs: number): Body<void> {
+  yield* t.run('UPDATE waits SET due_at = due_at + ? WHERE answer IS NULL', byMs);
+}
+
 export function* keepAnswer(t: Writing, pk: number, answer: string): Body<void> {
   yield* t.run('UPDATE waits SET answer = ? WHERE pk = ?', answer, pk);
 }
