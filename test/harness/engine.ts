@@ -95,7 +95,7 @@ export class Hand implements AsyncDisposable {
     const runner = options.runner?.(this.clock) ?? byHand;
     let ids = 0;
     const kernel = {
-      world: compileWorld(Config.parse(config)),
+      world: compileWorld(Config.parse({ agents: { list: agents.map((id) => ({ id })) }, ...(config as object) })),
       flows: new Map([asFlow(exchangeFlow), ...(options.flows ?? [])].map((flow) => [flow.kind, flow])),
     };
     const current = () => kernel;
