@@ -238,6 +238,7 @@ async function contextOf(gateway: Running, setting: Setting, key: string, now: n
     cursors: new Cursors('bench', randomBytes),
     engine: gateway.engine,
     send: () => Promise.reject(new Error('nothing is sent here')),
+    client: {},
     pause: () => Promise.resolve(),
     world,
     now,

@@ -2,6 +2,8 @@
 
 /** Whose work something is. A request has one, and what it reads carries it along. */
 export interface Pace {
+  /** The same for all work of one client. */
+  client: object;
   /** Aborted when the client is gone or no longer wants the result. Long work checks it between statements and between slices. */
   signal: AbortSignal;
   /** Resolves when the client may go on; rejects with the reason of the signal once that is aborted. Long work pauses before each slice. */
@@ -62,7 +64,7 @@ export class Pacer {
 
   client(): Client {
     const member: Member = { pieces: [], queued: false, used: 0, since: 0 };
-    return { pace: (signal) => ({ signal, pause: () => this.pause(member, signal) }) };
+    return { pace: (signal) => ({ client: member, signal, pause: () => this.pause(member, signal) }) };
   }
 
   private pause(member: Member, signal: AbortSignal): Promise<void> {

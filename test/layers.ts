@@ -4,7 +4,7 @@
 export const tiers = [
   ['protocol'],
   ['errors.ts', 'gaps.ts', 'abort.ts'],
-  ['clock.ts', 'cursor.ts', 'durations.ts', 'levels.ts', 'nearest.ts', 'pace.ts'],
+  ['clock.ts', 'cursor.ts', 'durations.ts', 'levels.ts', 'nearest.ts', 'pace.ts', 'round-robin.ts'],
   ['rules', 'config', 'store', 'client'],
   ['events', 'wording.ts'],
   ['engine'],

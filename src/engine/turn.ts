@@ -4,6 +4,7 @@ import type { Body, Reading, ReadQuery, Store } from '../store/contract.ts';
 import type { CallRow, EntryRow, SessionRow } from '../store/rows.ts';
 import * as calls from '../store/tables/tool-calls.ts';
 import * as entries from '../store/tables/entries.ts';
+import { entriesBefore, entryRows, whole } from '../store/tables/entry-pages.ts';
 import * as runs from '../store/tables/runs.ts';
 import * as sessions from '../store/tables/sessions.ts';
 import { messageOf, type EntryBody } from '../store/views.ts';
@@ -136,6 +137,7 @@ function promptMessage(row: EntryRow): PromptMessage {
 function lookAt(loaded: SessionRow | undefined): ReadQuery<{ sessionPk: number; limit: number }, Awaited<ReturnType<Turn['look']>>> {
   return {
     name: 'look',
+    rows: ({ limit }) => Math.min(limit, loaded ? loaded.next_seq - (loaded.compact_seq ?? 0) : 0),
     *body(t, { sessionPk, limit }) {
       const session = loaded ?? (yield* sessions.get(t, sessionPk));
       return { session, settings: settingsOf(session), prompt: yield* promptOf(t, session, limit) };
@@ -146,6 +148,7 @@ function lookAt(loaded: SessionRow | undefined): ReadQuery<{ sessionPk: number; 
 /** The end of a transcript as a model reads it, oldest first. */
 export const readPrompt: ReadQuery<{ sessionPk: number; limit: number }, PromptMessage[]> = {
   name: 'prompt',
+  rows: ({ limit }) => limit,
   *body(t, { sessionPk, limit }) {
     return yield* promptOf(t, yield* sessions.get(t, sessionPk), limit);
   },
@@ -155,9 +158,17 @@ export const readPrompt: ReadQuery<{ sessionPk: number; limit: number }, PromptM
 function* promptOf(t: Reading, { pk, compact_seq: at }: SessionRow, limit: number): Body<PromptMessage[]> {
   const summary = at === null ? undefined : yield* entries.bySeq(t, pk, at);
   const through = summary ? ((JSON.parse(summary.body!) as EntryBody).compacted?.through ?? 0) : 0;
-  const later = (yield* entries.lastAfter(t, pk, through, limit))
-    .toReversed()
-    .map(promptMessage)
-    .filter((message) => !message.summary);
-  return inCallOrder(summary ? [promptMessage(summary), ...later] : later);
+  const later: PromptMessage[] = [];
+  for (let before = Number.MAX_SAFE_INTEGER, left = limit; left > 0;) {
+    const page = yield* entriesBefore(t, pk, before, Math.min(left, entryRows), through);
+    for (const row of yield* whole(t, page)) {
+      const message = promptMessage(row);
+      if (!message.summary) later.push(message);
+    }
+    if (page.length < Math.min(left, entryRows)) break;
+    left -= page.length;
+    before = page.at(-1)!.seq;
+  }
+  if (summary) later.push(promptMessage(summary));
+  return inCallOrder(later.toReversed());
 }

@@ -1,6 +1,8 @@
 // After each commit the bus hands its events to subscribers, in order. A subscriber that missed some reads them from the feed first.
+import { setImmediate as tick } from 'node:timers/promises';
 import type { FeedEvent } from '../protocol/event.ts';
 import type { RunState } from '../protocol/run.ts';
+import type { TranscriptMessage } from '../protocol/transcript.ts';
 import { InterlaneError } from '../errors.ts';
 import type { Body, Reading, ReadQuery, Store } from '../store/contract.ts';
 import * as deliveries from '../store/tables/deliveries.ts';
@@ -24,6 +26,8 @@ interface Subscription {
 
 /** The most events in one hand-over; a subscriber that falls further behind reads pages from the store. */
 const pageSize = 200;
+/** A page of the feed ends after this many characters of messages. */
+const pageChars = 1_000_000;
 
 /** A subscriber's place in the feed. */
 export interface Follower {
@@ -155,8 +159,10 @@ class Reader implements Follower {
     this.busy = true;
     try {
       while (!this.closed && (this.behind || this.live.length > 0)) {
-        if (this.behind) await this.readPage();
-        else await this.handOver(this.live.splice(0));
+        if (this.behind) {
+          await this.readPage();
+          await tick(); // a subscriber that is far behind lets others go on between its pages
+        } else await this.handOver(this.live.splice(0));
       }
     } catch (thrown) {
       if (!this.closed) {
@@ -210,13 +216,19 @@ const feedAfter: ReadQuery<
     if (cursor + 1 < oldest || cursor > latest) return { events: [], reset: true, oldest, last: cursor, more: false };
     const rows = yield* feed.after(t, cursor, limit);
     const events: FeedEvent[] = [];
+    let chars = 0;
     for (const row of rows) {
       const event = yield* eventOf(t, row);
       if (event) events.push(event);
+      if (event?.kind === 'entry') chars += lengthOf(event.message);
+      if (chars > pageChars) return { events, reset: false, oldest, last: row.pos, more: true };
     }
     return { events, reset: false, oldest, last: rows.at(-1)?.pos ?? cursor, more: rows.length === limit };
   },
 };
+
+const lengthOf = ({ content }: TranscriptMessage) =>
+  content.reduce((sum, block) => sum + (block.type === 'text' ? block.text.length : 0), 0);
 
 /** The event as it was published; undefined if its subject has been deleted and purged. */
 function* eventOf(t: Reading, row: feed.FeedRow): Body<FeedEvent | undefined> {

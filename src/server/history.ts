@@ -11,6 +11,7 @@ import type { Pace } from '../pace.ts';
 import { canSee, type Viewer } from '../rules/viewer.ts';
 import { requireSession } from '../sessions/find.ts';
 import { historyPage, pageBefore, wireMessage, type HistoryPage as Page, type HistoryWish } from '../sessions/history.ts';
+import { pageBytes } from '../sessions/page-bytes.ts';
 import type { Look } from '../sessions/pages.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
@@ -45,15 +46,17 @@ export function createHistory(parts: HistoryParts) {
     if (!text) texts.set(event, (text = eventOf(event, cursors.feed(event.pos))));
     return text;
   };
+  /** The messages are in the answer twice. */
   const wishOf = (row: SessionRow, { limit = historyLimits.default, cursor, includeTools = false }: Wish): HistoryWish => {
     const before = pageBefore(cursors, row, cursor);
-    return { sessionPk: row.pk, limit: Math.min(limit, historyLimits.most), includeTools, runIds: true, before };
+    return { sessionPk: row.pk, limit: Math.min(limit, historyLimits.most), includeTools, runIds: true, before, bytes: pageBytes / 2 };
   };
   const written = (row: SessionRow, page: Page) =>
     pageText(row, page, page.next === undefined ? undefined : cursors.place('older', row.id, page.next));
   /** I9. The position in the feed and the page are read together, so a reader that follows from there misses and repeats nothing. */
   const snapshot = (look: Look): ReadQuery<{ key: string; wish: Wish }, { position: number; row: SessionRow; page: Page }> => ({
     name: 'history snapshot',
+    rows: ({ wish }) => wish.limit ?? historyLimits.default,
     *body(t, { key, wish }) {
       const position = yield* feedEnd.body(t, {});
       const row = yield* requireSession(look).body(t, { session: key });

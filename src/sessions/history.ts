@@ -6,10 +6,11 @@ import type { WireMessage } from '../protocol/result.ts';
 import type { TranscriptMessage } from '../protocol/transcript.ts';
 import { ceilingOf, mayRead, type Viewer } from '../rules/viewer.ts';
 import type { Body, Reading, ReadQuery } from '../store/contract.ts';
-import type { EntryRow, SessionRow } from '../store/rows.ts';
-import { entriesAfter, entriesBefore } from '../store/tables/entry-pages.ts';
+import type { SessionRow } from '../store/rows.ts';
+import { entriesAfter, entriesBefore, entryRows, whole, type PageEntry } from '../store/tables/entry-pages.ts';
 import { runIdsOf } from '../store/tables/run-pages.ts';
 import { messageOf } from '../store/views.ts';
+import { howManyFit, pageBytes, textBound } from './page-bytes.ts';
 
 export interface HistoryWish {
   sessionPk: number;
@@ -19,6 +20,10 @@ export interface HistoryWish {
   includeTools: boolean;
   /** Include the run id of each message. */
   runIds?: boolean;
+  /** The first characters of each text are enough. */
+  chars?: number;
+  /** The most bytes of the messages as JSON. */
+  bytes?: number;
 }
 
 export interface HistoryPage {
@@ -28,71 +33,109 @@ export interface HistoryPage {
   next: number | undefined;
 }
 
-const pageRows = 50;
 const mostScanned = 5_000;
-/** The most characters of one page; the next page continues by cursor. */
-const largestPage = 4_000_000;
+/** A single message that is larger than a page is on a page of its own; above this size its text is cut. */
+const largestMessage = 4 * pageBytes;
 
 /**
  * The end of a transcript. Entries above the viewer's level are left out, also in a session that it may see. A page looks through
- * a limited number of entries, so that it costs the same in any transcript.
+ * a limited number of entries, so that it costs the same in any transcript, and has a limited size.
  */
 export const historyPage = (viewer: Viewer): ReadQuery<HistoryWish, HistoryPage> => ({
   name: 'history page',
-  *body(t, { sessionPk, before, limit, includeTools, runIds = false }) {
-    const rows: EntryRow[] = [];
-    const done = function* (next: number | undefined): Body<HistoryPage> {
-      return { messages: yield* messagesOf(t, rows.toReversed(), runIds), next };
-    };
+  rows: ({ limit }) => limit,
+  *body(t, { sessionPk, before, limit, includeTools, runIds = false, chars, bytes: most = pageBytes }) {
+    /** Newest first. */
+    const messages: TranscriptMessage[] = [];
     let from = before ?? Number.MAX_SAFE_INTEGER;
-    let chars = 0;
-    for (let scanned = 0; scanned < mostScanned;) {
-      const page = yield* entriesBefore(t, sessionPk, from, pageRows);
+    let bytes = 0;
+    let scanned = 0;
+    for (let more = true; more && scanned < mostScanned;) {
+      // One more than is wanted tells whether there are more.
+      const asked = Math.min(entryRows, limit - messages.length + 1);
+      const page = yield* entriesBefore(t, sessionPk, from, asked);
       scanned += page.length;
+      more = page.length === asked;
+      const taken: PageEntry[] = [];
+      let full = false;
       for (const row of page) {
-        if (rows.length === limit || chars > largestPage) return yield* done(from);
-        from = row.seq;
+        full = messages.length + taken.length === limit;
+        if (full) break;
         if ((includeTools || row.role !== 'toolResult') && mayRead(viewer, levelName(row.taint))) {
-          rows.push(row);
-          chars += row.text.length;
+          bytes += Math.min(row.bytes, chars ?? Infinity);
+          full = bytes > most && messages.length + taken.length > 0;
+          if (full) break;
+          taken.push(row);
         }
+        from = row.seq;
       }
-      if (page.length < pageRows) return yield* done(undefined);
+      // Shaped here, between two statements: no stretch of work has more than the rows of one.
+      messages.push(...(yield* messagesOf(t, taken, runIds, chars)));
+      if (full) return cutPage(messages, most, from);
     }
-    return yield* done(from);
+    return cutPage(messages, most, scanned < mostScanned ? undefined : from);
   },
 });
+
+/** Oldest first, and as many of the newest as fit. */
+function cutPage(newestFirst: TranscriptMessage[], most: number, next: number | undefined): HistoryPage {
+  const fit = howManyFit(newestFirst, most, messageBound);
+  return fit === newestFirst.length
+    ? { messages: newestFirst.toReversed(), next }
+    : { messages: newestFirst.slice(0, fit).toReversed(), next: newestFirst[fit - 1]!.seq };
+}
 
 /** The entries after a seq, oldest first. */
 export const historyAfter = (
   viewer: Viewer,
 ): ReadQuery<{ sessionPk: number; after: number; limit: number }, { messages: TranscriptMessage[]; more: boolean }> => ({
   name: 'history after',
+  rows: ({ limit }) => limit,
   *body(t, { sessionPk, after, limit }) {
     const level = levelRank(ceilingOf(viewer));
-    const rows: EntryRow[] = [];
-    let chars = 0;
+    const messages: TranscriptMessage[] = [];
+    let bytes = 0;
     let more = true;
-    for (let from = after; more && rows.length < limit && chars <= largestPage;) {
-      const page = yield* entriesAfter(t, sessionPk, from, level, pageRows + 1);
-      let taken = 0;
-      for (const entry of page.slice(0, pageRows)) {
-        if (rows.length === limit || chars > largestPage) break;
-        rows.push(entry);
-        chars += entry.text.length;
+    for (let from = after; more && messages.length < limit && bytes <= pageBytes;) {
+      const page = yield* entriesAfter(t, sessionPk, from, level, Math.min(entryRows, limit - messages.length + 1));
+      const taken: PageEntry[] = [];
+      // The last row of a full page only says that there is more.
+      for (const entry of page.slice(0, entryRows - 1)) {
+        if (messages.length + taken.length === limit) break;
+        bytes += entry.bytes;
+        if (bytes > pageBytes && messages.length + taken.length > 0) break;
+        taken.push(entry);
         from = entry.seq;
-        taken++;
       }
-      more = page.length > taken;
+      more = page.length > taken.length;
+      messages.push(...(yield* messagesOf(t, taken, true)));
     }
-    return { messages: yield* messagesOf(t, rows, true), more };
+    const fit = howManyFit(messages, pageBytes, messageBound);
+    return { messages: messages.slice(0, fit), more: more || fit < messages.length };
   },
 });
 
-function* messagesOf(t: Reading, rows: EntryRow[], runIds: boolean): Body<TranscriptMessage[]> {
+function* messagesOf(t: Reading, rows: PageEntry[], runIds: boolean, chars?: number): Body<TranscriptMessage[]> {
   const pks = runIds ? new Set(rows.flatMap(({ run_pk }) => (run_pk === null ? [] : [run_pk]))) : [];
   const ids = new Map((yield* runIdsOf(t, [...pks])).map(({ pk, id }) => [pk, id]));
-  return rows.map((row) => messageOf(row, row.run_pk === null ? undefined : ids.get(row.run_pk)));
+  const entries = yield* whole(t, rows, chars);
+  return entries.map((row) => notTooLarge(messageOf(row, row.run_pk === null ? undefined : ids.get(row.run_pk))));
+}
+
+/** Never below the bytes of a message as JSON. */
+export const messageBound = ({ content, provenance, toolCallId, toolName }: TranscriptMessage) => {
+  let bound = 512 + textBound(provenance?.sourceSession) + textBound(toolCallId) + textBound(toolName);
+  // Arguments are looked at when it gets close.
+  for (const block of content) bound += block.type === 'text' ? textBound(block.text) : pageBytes;
+  return bound;
+};
+
+function notTooLarge(message: TranscriptMessage): TranscriptMessage {
+  const [text] = message.content;
+  if (text?.type !== 'text' || 6 * text.text.length <= largestMessage) return message;
+  let cut = text.text;
+  while (Buffer.byteLength(JSON.stringify(cut)) > largestMessage) cut = cut.slice(0, Math.floor(cut.length / 2));
+  return cut === text.text ? message : { ...message, content: [{ ...text, text: cut, truncated: true }, ...message.content.slice(1)] };
 }
 
 /** The seq that a page of older messages ends before; undefined for the newest page. */

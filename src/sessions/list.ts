@@ -10,37 +10,53 @@ import { useById } from '../store/tables/session-pages.ts';
 import { current as currentByKey, byId as lifeById } from '../store/tables/sessions.ts';
 import { describe, type LiveFacts } from './describe.ts';
 import { findSession } from './find.ts';
-import { sessionsPage, type Look, type PageFilter } from './pages.ts';
+import { howManyFit, pageBytes, textBound } from './page-bytes.ts';
+import { rowsOfPage, sessionsPage, type Look, type PageFilter } from './pages.ts';
 import { wireSession } from './views.ts';
 
 export interface ListFilter extends Omit<PageFilter, 'mostScanned'> {
-  /** Rows to skip; for clients that count instead of keeping a cursor. */
-  offset: number;
   preview: boolean;
 }
 
 /** A search reads at most this many rows and then gives a cursor, so that one request stays short. */
 const mostScanned = 5_000;
+/** Rows that are described together. Between two such slices other work goes on. */
+const slice = 64;
 
 /** `spawnedBy` is a reference here; children of a session that the viewer does not see are not listed. */
 export const listSessions = (
   look: Look & LiveFacts,
 ): ReadQuery<ListFilter, { sessions: WireSession[]; next: number | undefined; full: boolean }> => ({
   name: 'list sessions',
-  *body(t, { offset, preview, ...filter }) {
+  // Each session comes with its runs, its parent and its newest message.
+  rows: (filter) => rowsOfPage(filter) + 3 * filter.limit,
+  *body(t, { preview, ...filter }) {
     const parent = filter.spawnedBy === undefined ? undefined : yield* findSession(look).body(t, { session: filter.spawnedBy });
     if (filter.spawnedBy !== undefined && !parent) return { sessions: [], next: undefined, full: false };
     const { rows, next, full } = yield* sessionsPage(look).body(t, {
       ...filter,
       agentId: filter.agentId === undefined ? undefined : agentIdOf(filter.agentId),
       spawnedBy: parent?.key,
-      limit: offset + filter.limit,
-      mostScanned: offset + mostScanned,
+      mostScanned: (filter.skip ?? 0) + mostScanned,
     });
-    const described = yield* describe(t, look, rows.slice(offset), { work: true, origin: true, preview });
-    return { sessions: described.map((one) => wireSession(one)), next, full };
+    const sessions: WireSession[] = [];
+    for (let from = 0; from < rows.length; from += slice)
+      for (const one of yield* describe(t, look, rows.slice(from, from + slice), { work: true, origin: true, preview }))
+        sessions.push(wireSession(one));
+    const fit = howManyFit(sessions, pageBytes, sessionBound);
+    if (fit === rows.length) return { sessions, next, full };
+    return { sessions: sessions.slice(0, fit), next: rows[fit - 1]!.last_pos, full: true };
   },
 });
+
+const sessionBound = ({ key, label, displayName, lastMessagePreview, spawnedBy, lastTo }: WireSession) =>
+  2048 +
+  textBound(key) +
+  textBound(label) +
+  textBound(displayName) +
+  textBound(lastMessagePreview) +
+  textBound(spawnedBy) +
+  2 * textBound(lastTo);
 
 export const describeSession = (look: Look & LiveFacts): ReadQuery<{ row: SessionRow; preview: boolean }, WireSession> => ({
   name: 'describe session',

@@ -5,7 +5,15 @@ import type { ListScope, World } from '../rules/decide.ts';
 import { scopeFor, scopeNeedsAgents, type Viewer } from '../rules/viewer.ts';
 import type { Body, Reading, ReadQuery } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
-import { agentsWithSessions, mostRanges, newestSessions, type SessionRange } from '../store/tables/session-pages.ts';
+import {
+  agentsWithSessions,
+  mostRanges,
+  newestSessions,
+  scanSessions,
+  sessionsByPk,
+  type ScannedSession,
+  type SessionRange,
+} from '../store/tables/session-pages.ts';
 
 /** A viewer, and the rules that say what it may see. */
 export interface Look {
@@ -15,6 +23,8 @@ export interface Look {
 
 export interface PageFilter {
   limit: number;
+  /** Rows to leave out at the beginning. */
+  skip?: number | undefined;
   /** Feed position to continue from: rows strictly before it. */
   before?: number | undefined;
   kinds?: readonly SessionKind[] | undefined;
@@ -43,6 +53,7 @@ export interface SessionsPage {
 /** Past this many agents one pass over all sessions is cheaper than a range for each. */
 const mostAgentRanges = 256;
 const mostScanned = 5_000;
+/** The most rows of one statement. */
 const scanRows = 200;
 
 /** The sessions that a viewer's lists may contain. Patterns apply to every agent that has a session, configured or not. */
@@ -50,15 +61,21 @@ function* scopeOf(t: Reading, { world, viewer }: Look): Body<ListScope> {
   return scopeFor(world, viewer, scopeNeedsAgents(world, viewer) ? yield* agentsWithSessions(t) : []);
 }
 
+/** About how many rows a page looks through: a word may be in none of them. */
+export const rowsOfPage = ({ skip = 0, limit, search, label }: PageFilter) =>
+  skip + limit + (search === undefined && label === undefined ? 0 : mostScanned);
+
 export const sessionsPage = (look: Look): ReadQuery<PageFilter, SessionsPage> => ({
   name: 'sessions page',
+  rows: rowsOfPage,
   *body(t, { kinds, ...rest }) {
     const filter = { ...rest, kinds: kinds?.length === 0 ? undefined : kinds };
     const scope = yield* scopeOf(t, look);
-    const found = new Map<number, SessionRow>();
+    const { skip = 0 } = filter;
+    const found = new Map<number, ScannedSession>();
     const streams = streamsOf(scope, filter);
     // One extra row tells whether there are more. Once a page is full, another stream adds about its share.
-    const wanted = filter.limit + 1;
+    const wanted = skip + filter.limit + 1;
     const share = Math.ceil(wanted / streams.length);
     /** Every stream was scanned down to this position. */
     let reached = 0;
@@ -69,19 +86,32 @@ export const sessionsPage = (look: Look): ReadQuery<PageFilter, SessionsPage> =>
       reached = Math.max(reached, read.cutAt);
     }
     const sorted = [...found.values()].filter((row) => row.last_pos >= reached).toSorted((a, b) => b.last_pos - a.last_pos);
-    const rows = sorted.slice(0, filter.limit);
-    const full = sorted.length > filter.limit;
-    return { rows, next: full ? rows.at(-1)!.last_pos : reached > 0 ? reached : undefined, full, scope };
+    const shown = sorted.slice(skip, skip + filter.limit);
+    const full = sorted.length > skip + filter.limit;
+    const rows = scansFirst(filter) ? yield* wholeRows(t, shown) : (shown as SessionRow[]);
+    return { rows, next: full ? shown.at(-1)!.last_pos : reached > 0 ? reached : undefined, full, scope };
   },
 });
 
 interface Stream {
   ranges: SessionRange[];
-  keep(row: SessionRow): boolean;
+  keep(row: ScannedSession): boolean;
+}
+
+/** Where many rows are looked at and few are shown, they are first read without their details. */
+const scansFirst = ({ skip = 0, search, label }: PageFilter) => skip > 0 || search !== undefined || label !== undefined;
+
+function* wholeRows(t: Reading, shown: readonly ScannedSession[]): Body<SessionRow[]> {
+  const byPk = new Map<number, SessionRow>();
+  for (let from = 0; from < shown.length; from += scanRows) {
+    const pks = shown.slice(from, from + scanRows).map(({ pk }) => pk);
+    for (const row of yield* sessionsByPk(t, pks)) byPk.set(row.pk, row);
+  }
+  return shown.map(({ pk }) => byPk.get(pk)!);
 }
 
 /** Once a page is full, older rows cannot be on it. */
-function floorOf(found: Map<number, SessionRow>, limit: number): number {
+function floorOf(found: Map<number, ScannedSession>, limit: number): number {
   if (found.size < limit) return 0;
   const positions = Float64Array.from(found.values(), (row) => row.last_pos).toSorted();
   return positions[positions.length - limit]!;
@@ -98,7 +128,7 @@ function streamsOf(scope: ListScope, filter: PageFilter): Stream[] {
   const onePass = reachable !== undefined && reachable.size > mostAgentRanges;
   if (reachable && !onePass) for (const agent of reachable) sources.push({ agent });
   const wanted = fitsFilter(filter);
-  const fits = (row: SessionRow) => wanted(row) && (row.key !== key || scope.ownLevels.includes(levelName(row.level)));
+  const fits = (row: ScannedSession) => wanted(row) && (row.key !== key || scope.ownLevels.includes(levelName(row.level)));
   const streams = inStatements(scope, filter, sources, key).map((ranges): Stream => ({ ranges, keep: fits }));
   if (onePass)
     for (const ranges of inStatements(scope, filter, [{}], ''))
@@ -129,7 +159,7 @@ function inStatements(
   return statements;
 }
 
-function fitsFilter({ kinds, activeSince = 0, agentId, spawnedBy, label, search }: PageFilter): (row: SessionRow) => boolean {
+function fitsFilter({ kinds, activeSince = 0, agentId, spawnedBy, label, search }: PageFilter): (row: ScannedSession) => boolean {
   const word = search?.trim().toLowerCase() ?? '';
   return (row) =>
     // Checked row by row: positions only rise, but a clock can be set back.
@@ -149,19 +179,20 @@ function* readStream(
   filter: PageFilter,
   floor: number,
   expected: number,
-): Body<{ rows: SessionRow[]; cutAt: number }> {
-  const rows = new Map<number, SessionRow>();
+): Body<{ rows: ScannedSession[]; cutAt: number }> {
+  const rows = new Map<number, ScannedSession>();
+  const scan = scansFirst(filter) ? scanSessions : newestSessions;
   const done = (cutAt: number) => ({ rows: [...rows.values()], cutAt });
-  let size = Math.max(2, expected);
+  let size = Math.min(Math.max(2, expected), scanRows);
   let before = filter.before ?? Number.MAX_SAFE_INTEGER;
   for (let scanned = 0; scanned < (filter.mostScanned ?? mostScanned);) {
-    const page = yield* newestSessions(t, ranges, before, size);
+    const page: ScannedSession[] = yield* scan(t, ranges, before, size);
     scanned += page.length;
     for (const row of page) {
       if (row.last_pos < floor) return done(0);
       if (!keep(row)) continue;
       rows.set(row.pk, row);
-      if (rows.size > filter.limit) return done(0);
+      if (rows.size > (filter.skip ?? 0) + filter.limit) return done(0);
     }
     if (page.length < size) return done(0);
     before = page.at(-1)!.last_pos;

@@ -12,6 +12,7 @@ import { activeRunId, openRunCounts, runsBefore, sessionOfRun, type RunOfSession
 import { openCounts } from '../store/tables/deliveries.ts';
 import { usageOf } from '../store/views.ts';
 import { currentLevel } from './list.ts';
+import { howManyFit, pageBytes, textBound } from './page-bytes.ts';
 import type { Look } from './pages.ts';
 
 /** A list reads at most this many rows and then gives a cursor, so that one request stays short. */
@@ -27,22 +28,30 @@ export interface RunsWish {
 
 export const runsPage = ({ world, viewer }: Look): ReadQuery<RunsWish, { runs: WireRun[]; next: number | undefined }> => ({
   name: 'runs page',
+  rows: ({ states, limit }) => limit + (states === undefined ? 0 : mostScanned),
   *body(t, { sessionPk, states, before: start = Number.MAX_SAFE_INTEGER, limit }) {
     const runs: WireRun[] = [];
+    const pks: number[] = [];
+    const done = (next: number | undefined) => {
+      const fit = howManyFit(runs, pageBytes, runBound);
+      return fit === runs.length ? { runs, next } : { runs: runs.slice(0, fit), next: pks[fit - 1] };
+    };
     let before = start;
     for (let scanned = 0; scanned < mostScanned;) {
-      const page = yield* runsBefore(t, before, pageRows, sessionPk);
+      const asked = Math.min(pageRows, states === undefined ? limit - runs.length + 1 : pageRows);
+      const page = yield* runsBefore(t, before, asked, sessionPk);
       scanned += page.length;
       for (const row of page) {
-        if (runs.length === limit) return { runs, next: before };
+        if (runs.length === limit) return done(before);
         before = row.pk;
         const { session_key: key, session_agent: agent, session_parent: parent_key, session_level: level } = row;
-        if (canSee(world, viewer, factOf({ key, agent, parent_key, level })) && (!states || states.includes(row.state)))
-          runs.push(wireRun(row));
+        if (!canSee(world, viewer, factOf({ key, agent, parent_key, level })) || (states && !states.includes(row.state))) continue;
+        runs.push(wireRun(row));
+        pks.push(row.pk);
       }
-      if (page.length < pageRows) return { runs, next: undefined };
+      if (page.length < asked) return done(undefined);
     }
-    return { runs, next: before };
+    return done(before);
   },
 });
 
@@ -62,6 +71,8 @@ function wireRun(row: RunOfSession): WireRun {
     usage: usageOf(row),
   });
 }
+
+const runBound = ({ sessionKey, error, model }: WireRun) => 1024 + textBound(sessionKey) + textBound(error) + textBound(model);
 
 /** The active run of a session, if any. */
 export const activeRun: ReadQuery<{ key: string }, string | undefined> = {

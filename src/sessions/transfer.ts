@@ -9,11 +9,12 @@ import { formatSessionKey, parseSessionKey } from '../rules/session-key.ts';
 import { join } from '../rules/taint.ts';
 import type { Body, Reading } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
-import { entriesAfter as entryRowsAfter } from '../store/tables/entry-pages.ts';
+import { entriesAfter as entryRowsAfter, whole } from '../store/tables/entry-pages.ts';
 import { hasRun } from '../store/tables/run-pages.ts';
 import { currentByLabel, keyOfKeyOrId, keysByActivity, livesOfKey } from '../store/tables/session-pages.ts';
 import { deleteBlankLives, hasId, insertLife, writeLastAt, type NewLife } from '../store/tables/sessions.ts';
 import { type EntryBody as StoredBody } from '../store/views.ts';
+import { pageBytes } from './page-bytes.ts';
 
 const Id = z.string().min(1).max(256);
 const Time = z.int().min(0);
@@ -103,12 +104,12 @@ export function* livesOf(t: Reading, key: string): Body<{ pk: number; line: Life
   return (yield* livesOfKey(t, key)).map((row) => ({ pk: row.pk, line: lifeLine(row) }));
 }
 
-const entriesPage = 500;
-
-/** The next page of entries; the last one is empty. */
+/** The next page of entries, of about a megabyte at most; the last one is empty. */
 export function* entriesAfter(t: Reading, pk: number, seq: number): Body<Entry[]> {
-  const rows = yield* entryRowsAfter(t, pk, seq, levelRank('RESTRICTED'), entriesPage);
-  return rows.map((row) => ({
+  const rows = yield* entryRowsAfter(t, pk, seq, levelRank('RESTRICTED'));
+  let bytes = 0;
+  const end = rows.findIndex((row, index) => (bytes += row.bytes) > pageBytes && index > 0);
+  return (yield* whole(t, end < 0 ? rows : rows.slice(0, end))).map((row) => ({
     type: 'entry',
     seq: row.seq,
     id: row.id,

@@ -73,10 +73,24 @@ export interface Command<Args, R, Event extends { pos: number } = FeedEvent> {
   body(t: Writing<Event>, args: Args): Body<R>;
 }
 
+/** A read. Its body keeps nothing outside, so it may be run again. */
 export interface ReadQuery<Args, R> {
   name: string;
+  /**
+   * For a page: about how many rows it looks through. A page may leave the thread that serves requests, so each of its statements returns
+   * at most `statementRows` rows, and texts together of about `statementBytes`. A read without this is short and stays.
+   */
+  rows?(args: Args): number;
   body(t: Reading, args: Args): Body<R>;
 }
+
+/** The most rows that one statement of a page returns. */
+export const statementRows = 256;
+/** About how many bytes the texts of one statement of a page may have; a single row may have more. */
+export const statementBytes = 256 * 1024;
+
+/** A page sees one moment, for at most this long. After that it fails with BUSY, between two statements. */
+export const snapshotMs = 2_000;
 
 /** `urgent` commands (endings, aborts, heartbeats) go before the others and are never refused as BUSY. */
 export interface WriteOptions {
@@ -90,7 +104,10 @@ export interface WriteOptions {
 export interface Store<Event extends { pos: number } = FeedEvent> {
   /** Resolves after the commit. Rejects with what the body threw, or with a store error when nothing is known to be written. */
   write<Args, R>(command: Command<Args, R, Event>, args: Args, options?: WriteOptions): Promise<R>;
-  /** Reads what is committed, as of one moment. A read for a client has its pace: it stops between statements once the client is gone. */
+  /**
+   * Reads what is committed, as of one moment: at least everything whose write had resolved when this was called. A read for a client has
+   * its pace: it stops between statements once the client is gone, and clients take turns.
+   */
   read<Args, R>(query: ReadQuery<Args, R>, args: Args, pace?: Pace): Promise<R>;
   /** Every committed event of every gateway, in feed order, each once. Returns the undo. */
   follow(listener: (events: Event[]) => void): () => void;
@@ -109,6 +126,22 @@ export function drive<R>(body: Body<R>, answer: (ask: Ask) => unknown): R {
     let value: unknown;
     try {
       value = answer(step.value);
+    } catch (thrown) {
+      step = body.throw(thrown);
+      continue;
+    }
+    step = body.next(value);
+  }
+  return step.value;
+}
+
+/** The same against something that answers later. */
+export async function driveLater<R>(body: Body<R>, answer: (ask: Ask) => Promise<unknown>): Promise<R> {
+  let step = body.next();
+  while (!step.done) {
+    let value: unknown;
+    try {
+      value = await answer(step.value);
     } catch (thrown) {
       step = body.throw(thrown);
       continue;

@@ -1,6 +1,7 @@
 // The in-memory twin: the same SQL on a database in memory. It keeps bodies honest: commands are undone and run again at random, their
 // arguments must be plain data, and a write to a run, a session or a delivery needs the lock of its lane or destination.
 import { InterlaneError } from '../errors.ts';
+import type { Pace } from '../pace.ts';
 import type { FeedEvent } from '../protocol/event.ts';
 import {
   complete,
@@ -8,7 +9,10 @@ import {
   drive,
   isQuery,
   reading,
+  statementBytes,
+  statementRows,
   type Ask,
+  type Body,
   type Command,
   type LockName,
   type ReadQuery,
@@ -92,11 +96,17 @@ export function memoryStore<Event extends { pos: number } = FeedEvent>({
       return done.result;
     },
     // oxlint-disable-next-line require-await -- asynchronous by contract
-    async read<Args, R>(query: ReadQuery<Args, R>, args: Args): Promise<R> {
+    async read<Args, R>(query: ReadQuery<Args, R>, args: Args, pace?: Pace): Promise<R> {
       refuseClosed();
       connection.database.exec('PRAGMA query_only = ON');
       try {
-        return drive(query.body(reading, args), answer);
+        const ask = (asked: Ask) => {
+          pace?.signal.throwIfAborted();
+          return query.rows ? watched(query.name, asked, answer(asked)) : answer(asked);
+        };
+        // Another store begins a page again elsewhere when it is long.
+        if (query.rows && random() < rerun) interrupted(query.body(reading, args), ask, Math.floor(random() * 4));
+        return drive(query.body(reading, args), ask);
       } finally {
         connection.database.exec('PRAGMA query_only = OFF');
       }
@@ -121,6 +131,33 @@ function inVain(attempt: () => unknown): void {
   } catch (thrown) {
     if (thrown instanceof InterlaneError && thrown.code === 'INTERNAL') throw thrown;
   }
+}
+
+/** A body that is left before its end. */
+function interrupted(body: Body<unknown>, answer: (ask: Ask) => unknown, after: number): void {
+  let step = body.next();
+  for (let asks = 0; asks < after && !step.done; asks++) step = body.next(answer(step.value));
+  body.return(undefined);
+}
+
+/** A statement of a page cannot be interrupted, so it answers with few rows and few bytes. */
+function watched(name: string, ask: Ask, answer: unknown): unknown {
+  const queries = Array.isArray(ask) ? ask : isQuery(ask) ? [ask] : [];
+  const answers = Array.isArray(ask) ? (answer as unknown[]) : [answer];
+  for (const [index, rows] of answers.entries()) {
+    if (!Array.isArray(rows)) continue;
+    const bytes = rows.reduce<number>((sum, row) => sum + textOf(row as Record<string, unknown>), 0);
+    if (rows.length > statementRows || (rows.length > 1 && bytes > 4 * statementBytes))
+      throw new InterlaneError(
+        'INTERNAL',
+        `page "${name}" got ${rows.length} rows of ${bytes} characters at once from ${queries[index]!.sql}`,
+      );
+  }
+  return answer;
+}
+
+function textOf(row: Record<string, unknown>): number {
+  return Object.values(row).reduce<number>((sum, value) => sum + (typeof value === 'string' ? value.length : 8), 0);
 }
 
 /** Arguments travel to other threads and are used again, so they are plain data: nothing with a behaviour, nothing shared. */

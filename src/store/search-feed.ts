@@ -85,6 +85,7 @@ interface Proposed {
 /** Entries as a search looks at them: as many of the proposed ones as have about so many characters. `taken` says how many. */
 export const searchedEntries: ReadQuery<Proposed, { entries: SearchedEntry[]; taken: number; latest: number }> = {
   name: 'searched entries',
+  rows: ({ pks }) => pks.length,
   *body(t, { pks, chars }) {
     const [sizes, latest] = yield* t.together(entries.sizes(t, pks), feed.latest(t));
     const bytes = new Map(sizes.map((row) => [row.pk, row.bytes]));

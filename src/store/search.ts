@@ -1,4 +1,6 @@
 // The contract of a search index: it proposes entries by their words; the store and the caller's rights decide what is found.
+import type { Pace } from '../pace.ts';
+
 export interface Progress {
   /** Everything up to this feed position can be found; 0 while older entries are still being read. */
   indexedTo: number;
@@ -29,6 +31,8 @@ export interface SearchQuestion {
   sessions?: number[];
   /** What the caller may read of an entry, or undefined for nothing. What is not readable is not found, counted or ranked. */
   readable: (entry: SearchedEntry) => string | undefined;
+  /** Of the client who asks. */
+  pace?: Pace;
 }
 
 export interface SearchHit {

@@ -1,8 +1,8 @@
 // What an answer to a model may hold: text cut to a length, messages cut to a size.
 import type { TranscriptMessage } from '../protocol/transcript.ts';
 
-const longestBlock = 4_000;
-/** Bytes of messages in one answer. */
+export const longestBlock = 4_000;
+/** Bytes of the rows and messages in one answer. */
 export const largestAnswer = 80 * 1024;
 
 /** Long text and long arguments are cut, and say so. */
@@ -15,4 +15,4 @@ export function shorten(message: TranscriptMessage): TranscriptMessage {
   return { ...message, content };
 }
 
-export const sizeOf = (message: TranscriptMessage) => Buffer.byteLength(JSON.stringify(message));
+export const sizeOf = (item: unknown) => Buffer.byteLength(JSON.stringify(item)) + 1;

@@ -5,9 +5,10 @@ import { levelRank } from '../levels.ts';
 import type { TranscriptMessage } from '../protocol/transcript.ts';
 import { joinAll } from '../rules/taint.ts';
 import { requireSession } from '../sessions/find.ts';
-import { historyPage, pageBefore } from '../sessions/history.ts';
+import { historyPage, messageBound, pageBefore } from '../sessions/history.ts';
+import { howManyFit } from '../sessions/page-bytes.ts';
 import { alias, defineTool, lookOf, needed, oneOf } from './define.ts';
-import { largestAnswer, shorten, sizeOf } from './page.ts';
+import { largestAnswer, longestBlock, shorten } from './page.ts';
 
 export const sessionsHistory = defineTool({
   name: 'sessions_history',
@@ -33,6 +34,7 @@ export const sessionsHistory = defineTool({
         before: pageBefore(context.cursors, session, args.cursor),
         limit: Math.min(Math.floor(args.limit ?? 50), 1000),
         includeTools: args.includeTools ?? false,
+        chars: longestBlock + 1,
       },
       context,
     );
@@ -51,13 +53,8 @@ export const sessionsHistory = defineTool({
 
 /** A full answer loses its oldest messages, which the cursor leads to. */
 function newestThatFit(all: TranscriptMessage[]): { messages: TranscriptMessage[]; cutAt?: number } {
-  const messages: TranscriptMessage[] = [];
-  let size = 0;
-  for (const one of all.toReversed()) {
-    const message = shorten(one);
-    size += sizeOf(message);
-    if (size > largestAnswer && messages.length > 0) return { messages, cutAt: messages[0]!.seq };
-    messages.unshift(message);
-  }
-  return { messages };
+  const newestFirst = all.toReversed().map(shorten);
+  const fit = howManyFit(newestFirst, largestAnswer, messageBound);
+  const messages = newestFirst.slice(0, fit).toReversed();
+  return fit === newestFirst.length ? { messages } : { messages, cutAt: messages[0]!.seq };
 }

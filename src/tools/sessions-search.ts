@@ -3,9 +3,11 @@ import { z } from 'zod';
 import { levelName, levelRank } from '../levels.ts';
 import { joinAll } from '../rules/taint.ts';
 import { canSee, mayRead } from '../rules/viewer.ts';
+import { howManyFit, textBound } from '../sessions/page-bytes.ts';
 import { sessionsPage } from '../sessions/pages.ts';
 import type { Progress, SearchedEntry, SearchIndex } from '../store/search.ts';
 import { defineTool, lookOf, type Tool } from './define.ts';
+import { largestAnswer } from './page.ts';
 
 /** A caller who sees no more sessions than this is searched by naming them, at a cost that others do not change. */
 const mostNamed = 500;
@@ -38,10 +40,21 @@ export function sessionsSearch(search: SearchIndex): Tool {
         return entry.text;
       };
       const limit = Math.min(Math.floor(args.limit ?? 20), 100);
-      const answer = await search.search({ text: args.query, limit, ...sessions, readable });
-      const found = answer.found.map(({ sessionPk, seq, at, snippet }) => ({ sessionKey: keys.get(sessionPk)!.key, seq, at, snippet }));
+      const answer = await search.search({
+        text: args.query,
+        limit,
+        ...sessions,
+        readable,
+        pace: context,
+      });
+      const all = answer.found.map(({ sessionPk, seq, at, snippet }) => ({ sessionKey: keys.get(sessionPk)!.key, seq, at, snippet }));
+      const found = all.slice(
+        0,
+        howManyFit(all, largestAnswer, (hit) => 64 + textBound(hit.sessionKey) + textBound(hit.snippet)),
+      );
+      const cut = answer.truncated || found.length < all.length;
       const behind = rows.filter((row) => row.last_pos > answer.indexedTo).length;
-      const notes = { ...(answer.truncated ? { truncated: true } : {}), indexed: howFar(answer, behind, next !== undefined) };
+      const notes = { ...(cut ? { truncated: true } : {}), indexed: howFar(answer, behind, next !== undefined) };
       const taint = levelRank(joinAll(answer.found.map((hit) => levelName(keys.get(hit.sessionPk)!.level))));
       return { value: { count: found.length, scope: scope.visibility, found, ...notes }, taint };
     },

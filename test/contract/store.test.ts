@@ -115,6 +115,50 @@ describe.each([
     expect(seen()).toEqual(['a']);
   });
 
+  it('a page sees one moment and everything acknowledged before it, whatever others write meanwhile', async () => {
+    const { store } = open();
+    await store.write(put, { key: 'before' });
+    const writes: Promise<unknown>[] = [];
+    const counts = await store.read(
+      {
+        name: 'counts',
+        rows: () => 1_000_000,
+        *body(t): Body<number[]> {
+          const seen: number[] = [];
+          for (let n = 0; n < 20; n++) {
+            seen.push((yield* t.one<{ n: number }>('SELECT count(*) AS n FROM meta'))!.n);
+            writes.push(store.write(put, { key: `${writes.length}` }));
+          }
+          return seen;
+        },
+      },
+      {},
+    );
+    await Promise.all(writes);
+    expect(counts).toEqual(Array.from({ length: 20 }, () => 1));
+    expect((await store.read(listKeys, undefined)).length).toBe(writes.length + 1);
+  });
+
+  it('a page of a client that is gone stops between two statements', async () => {
+    const { store } = open();
+    const gone = new AbortController();
+    const pace = { client: {}, signal: gone.signal, pause: () => Promise.resolve() };
+    let statements = 0;
+    const endless: ReadQuery<object, void> = {
+      name: 'endless',
+      rows: () => 1_000_000,
+      *body(t) {
+        for (; statements < 1_000; statements++) {
+          yield* listKeys.body(t, undefined);
+          if (statements === 2) gone.abort(new InterlaneError('UNAVAILABLE', 'connection is gone'));
+        }
+      },
+    };
+    await expect(store.read(endless, {}, pace)).rejects.toMatchObject({ code: 'UNAVAILABLE' });
+    expect(statements).toBe(3);
+    await expect(store.read(endless, {}, pace)).rejects.toMatchObject({ code: 'UNAVAILABLE' });
+  });
+
   it('begins one timeline and keeps it, also when several ask at once', async () => {
     const { store } = open();
     // The command has no events of its own, so it fits a store of any.

@@ -31,7 +31,7 @@ import { ofTest } from '../postgres/statements.ts';
 import type { Rowwise } from './rows.ts';
 
 /** For a caller that shares the thread with nobody. */
-const atOnce: Pace = { signal: new AbortController().signal, pause: () => Promise.resolve() };
+const atOnce: Pace = { client: {}, signal: new AbortController().signal, pause: () => Promise.resolve() };
 
 type Subscription = Parameters<Parts['bus']['subscribe']>[0];
 

@@ -216,6 +216,15 @@ export class Rows {
     );
   }
 
+  /** Sessions of the main agent with these keys. */
+  addNamed(keys: string[]): Promise<void> {
+    return this.on.run(
+      `INSERT INTO sessions (id, key, life, current, agent, kind, created_at, last_pos, last_at)
+       SELECT 'named' || key, value, 1, 1, 'main', 'other', 0, 1000000 + key, 0 FROM json_each(?)`,
+      JSON.stringify(keys),
+    );
+  }
+
   /** Sessions of every level and kind, some spawned by others, some archived, each with a message and a run. */
   async addCrowd(count: number, kinds: string[]): Promise<void> {
     const sessions = Array.from({ length: count }, (_, n) => ({

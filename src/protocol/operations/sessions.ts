@@ -6,9 +6,12 @@ import { SessionsPage, Started, WireSession } from '../result.ts';
 import { agent, Cursor, Id, ignored, Key, Label, Message, none, Text, TimeoutMs } from './fields.ts';
 import type { Operations } from './operation.ts';
 
+/** Rows that are skipped are read, so there is a limit. */
+export const largestOffset = 2_000;
+
 const ListParams = z.strictObject({
   limit: z.int().min(1).optional(),
-  offset: z.int().min(0).max(10_000).optional(),
+  offset: z.int().min(0).max(largestOffset, `is at most ${largestOffset}; go on with nextCursor as cursor`).optional(),
   cursor: Cursor.optional(),
   activeMinutes: z.int().min(1).optional(),
   label: Label.optional(),
@@ -88,6 +91,8 @@ export const sessions = {
           items: z.array(z.object({ role: z.string(), text: z.string() })),
         }),
       ),
+      /** The keys that are not in `previews` did not fit. */
+      truncated: z.literal(true).exactOptional(),
     }),
   },
   'sessions.create': {

@@ -1,12 +1,12 @@
 // Handlers of `sessions.*`: find, list, open, patch, close, send into, subscribe to.
 import { InterlaneError } from '../../errors.ts';
-import type { ReadParams, Results } from '../../protocol/operations/all.ts';
-import type { sessions as table } from '../../protocol/operations/sessions.ts';
+import type { ReadParams } from '../../protocol/operations/all.ts';
+import { largestOffset, type sessions as table } from '../../protocol/operations/sessions.ts';
 import type { SessionsPage } from '../../protocol/result.ts';
 import { isKnownAgent, keyContext } from '../../rules/agents.ts';
 import { candidates, keyMeant } from '../../sessions/find.ts';
-import { historyPage } from '../../sessions/history.ts';
 import { listSessions } from '../../sessions/list.ts';
+import { previewSessions } from '../../sessions/preview.ts';
 import { errorShape } from '../failure.ts';
 import { requireScope } from '../rights.ts';
 import { sameLife, type Call, type Context, type Handlers } from './context.ts';
@@ -25,7 +25,7 @@ export function sessionHandlers(context: Context): Handlers<keyof typeof table> 
       listSessions(view(call)),
       {
         limit,
-        offset,
+        skip: offset,
         before: cursors.pagePosition('sessions', wish.cursor),
         activeSince: wish.activeMinutes === undefined ? undefined : parts.now() - wish.activeMinutes * 60_000,
         agentId: wish.agentId,
@@ -44,8 +44,8 @@ export function sessionHandlers(context: Context): Handlers<keyof typeof table> 
       count: rows.length,
       limitApplied: limit,
       hasMore: next !== undefined,
-      // A search that has read enough for one request goes on by cursor only.
-      nextOffset: full ? offset + rows.length : null,
+      // A search that has read enough for one request goes on by cursor only, and so does a list that is far down.
+      nextOffset: full && offset + rows.length <= largestOffset ? offset + rows.length : null,
       ...(next === undefined ? {} : { nextCursor: cursors.page('sessions', next) }),
       defaults: { defaultAgentId: defaultId, mainKey: keyContext(world().agents, defaultId).mainKey },
       sessions: rows,
@@ -86,23 +86,10 @@ export function sessionHandlers(context: Context): Handlers<keyof typeof table> 
       if (key !== undefined) await need(call, { session: key, agentId });
       throw new InterlaneError('SESSION_NOT_FOUND', `session ${JSON.stringify(given[0]!.slice(0, 200))} was not found; see sessions.list`);
     },
-    'sessions.preview': async ({ keys, limit = 5, maxChars = 240 }, call) => {
-      const previews: Results['sessions.preview']['previews'] = [];
-      for (const session of keys) {
-        const row = await find(call, { session });
-        if (!row) {
-          previews.push({ key: session, status: 'missing', items: [] });
-          continue;
-        }
-        const { messages } = await store.read(historyPage(view(call).viewer), { sessionPk: row.pk, limit, includeTools: false }, call.pace);
-        const items = messages.map(({ role, content }) => {
-          const text = content.map((block) => (block.type === 'text' ? block.text : `[${block.name}]`)).join(' ');
-          return { role, text: text.length > maxChars ? `${text.slice(0, maxChars - 1)}…` : text };
-        });
-        previews.push({ key: row.key, status: 'ok', items });
-      }
-      return { ts: parts.now(), previews };
-    },
+    'sessions.preview': async ({ keys, limit = 5, maxChars = 240 }, call) => ({
+      ts: parts.now(),
+      ...(await store.read(previewSessions(view(call)), { keys, limit, maxChars }, call.pace)),
+    }),
     'sessions.create': async ({ key, agentId, message, idempotencyKey, ...patch }, call) => {
       const { session, created } = await sessions.open(asker(call), { key, agentId, idempotencyKey, patch });
       const entry = () => describe(call, session);

@@ -1,8 +1,9 @@
-// A state directory → the store in it: `interlane.db` with its one connection.
+// A state directory → the store in it: `interlane.db` with the connection that writes, and a reader.
 import { join } from 'node:path';
 import type { FeedEvent } from '../../protocol/event.ts';
 import type { Store } from '../contract.ts';
 import { openDatabase, type Durability } from './database.ts';
+import { Reader } from './reader.ts';
 import { SqliteStore, type StoreParts } from './store.ts';
 
 export const databaseName = 'interlane.db';
@@ -12,5 +13,6 @@ export function openSqliteStore<Event extends { pos: number } = FeedEvent>(
   durability: Durability,
   parts: StoreParts,
 ): Store<Event> {
-  return new SqliteStore<Event>(openDatabase(join(stateDir, databaseName), { durability }), parts);
+  const path = join(stateDir, databaseName);
+  return new SqliteStore<Event>(openDatabase(path, { durability }), parts, new Reader(path, () => parts.elapsed()));
 }

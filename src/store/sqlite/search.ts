@@ -1,7 +1,8 @@
 // The search index of one gateway: feed of the store → words in a file beside it → proposed entries → what the caller may read of them.
 // The index is derived. What is shown, counted and ranked is read from the store, so an index that is wrong or late gives no wrong answer.
 import { setImmediate as tick, setTimeout as sleep } from 'node:timers/promises';
-import type { Store } from '../contract.ts';
+import type { Pace } from '../../pace.ts';
+import { statementBytes, type Store } from '../contract.ts';
 import { nextPiece, searchedEntries, type Place, type Timeline } from '../search-feed.ts';
 import type { Progress, SearchAnswer, SearchHit, SearchIndex, SearchQuestion } from '../search.ts';
 import { cutSnippet, findTerms, longestText, parseSearch } from '../words.ts';
@@ -33,7 +34,6 @@ const slicePages = 16;
 const restMs = 50;
 
 const pageEntries = 128;
-const pageChars = 1024 * 1024;
 const windowEntries = 1000;
 const windowChars = 4 * 1024 * 1024;
 const mostHits = 100;
@@ -81,7 +81,7 @@ export class SqliteSearch implements SearchIndex {
     return { indexedTo: indexedTo(reached), latest };
   }
 
-  async search({ text, limit = 20, sessions, readable }: SearchQuestion): Promise<SearchAnswer> {
+  async search({ text, limit = 20, sessions, readable, pace }: SearchQuestion): Promise<SearchAnswer> {
     const terms = parseSearch(text);
     const named = sessions && new Set(sessions);
     // Read first, so that it promises nothing that was indexed after the last look.
@@ -90,7 +90,7 @@ export class SqliteSearch implements SearchIndex {
     let chars = 0;
     let truncated = false;
     if (named?.size !== 0) {
-      for await (const entry of this.proposed(terms, sessions)) {
+      for await (const entry of this.proposed(terms, sessions, pace)) {
         if (named?.has(entry.sessionPk) === false) continue;
         const seen = readable(entry);
         const place = seen === undefined ? undefined : findTerms(seen, terms);
@@ -173,12 +173,12 @@ export class SqliteSearch implements SearchIndex {
     return 'add' in job && job.add.length <= threadAfter && job.add.reduce((sum, row) => sum + row.text.length, 0) <= sliceTextChars;
   }
 
-  private async *proposed(terms: string[][], sessions: number[] | undefined) {
+  private async *proposed(terms: string[][], sessions: number[] | undefined, pace: Pace | undefined) {
     for (let below = Number.MAX_SAFE_INTEGER; ;) {
       while (this.renewing) await this.renewing;
       const pks = this.file.propose(terms, sessions, below, pageEntries);
       if (pks.length === 0) return;
-      const { entries, taken } = await this.parts.store.read(searchedEntries, { pks, chars: pageChars });
+      const { entries, taken } = await this.parts.store.read(searchedEntries, { pks, chars: statementBytes }, pace);
       yield* entries;
       if (taken === pks.length && pks.length < pageEntries) return;
       below = pks[taken - 1]!;

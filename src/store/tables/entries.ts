@@ -46,11 +46,6 @@ export function* textAt(t: Reading, sessionPk: number, seq: number | null): Body
   return (yield* t.one<{ text: string }>('SELECT text FROM entries WHERE session_pk = ? AND seq = ?', sessionPk, seq))?.text ?? '';
 }
 
-/** The end of a transcript after a seq, newest first. */
-export function lastAfter(t: Reading, sessionPk: number, after: number, limit: number): Body<EntryRow[]> {
-  return t.all<EntryRow>('SELECT * FROM entries WHERE session_pk = ? AND seq > ? ORDER BY seq DESC LIMIT ?', sessionPk, after, limit);
-}
-
 /** What a run was asked: the inputs it consumed, in order. */
 export function askedOf(t: Reading, sessionPk: number, runPk: number): Body<EntryRow[]> {
   return t.all<EntryRow>(`SELECT * FROM entries WHERE session_pk = ? AND run_pk = ? AND role = 'user' ORDER BY seq`, sessionPk, runPk);

@@ -17,13 +17,33 @@ export interface SessionRange {
 /** Ranges that go into one statement. */
 export const mostRanges = 128;
 
+/** What a filter looks at; the rest of a row costs three times as much. */
+const scanned = ['pk', 'key', 'agent', 'kind', 'label', 'parent_key', 'state', 'level', 'last_pos', 'last_at'] as const;
+export type ScannedSession = Pick<SessionRow, (typeof scanned)[number]>;
+
 /** The newest sessions before a position, of all ranges together. A session that is in two ranges comes twice. */
-export function* newestSessions(t: Reading, ranges: readonly SessionRange[], before: number, limit: number): Body<SessionRow[]> {
+export function newestSessions(t: Reading, ranges: readonly SessionRange[], before: number, limit: number): Body<SessionRow[]> {
+  return t.all<SessionRow>(...newest('*', ranges, before, limit));
+}
+
+/** The same, with what a filter looks at. */
+export function scanSessions(t: Reading, ranges: readonly SessionRange[], before: number, limit: number): Body<ScannedSession[]> {
+  return t.all<ScannedSession>(...newest(scanned.join(', '), ranges, before, limit));
+}
+
+function newest(columns: string, ranges: readonly SessionRange[], before: number, limit: number): [sql: string, ...params: Value[]] {
   const parts = ranges.map((range) => wherePart(range));
   const params = parts.flatMap((part) => [...part.params, before]);
   // A store merges these by position and reads no further than the limit.
-  const selects = parts.map(({ where }) => `SELECT * FROM sessions WHERE current = 1 AND ${where} AND last_pos < ?`);
-  return yield* t.all<SessionRow>(`${selects.join(' UNION ALL ')} ORDER BY last_pos DESC LIMIT ?`, ...params, limit);
+  const selects = parts.map(({ where }) => `SELECT ${columns} FROM sessions WHERE current = 1 AND ${where} AND last_pos < ?`);
+  return [`${selects.join(' UNION ALL ')} ORDER BY last_pos DESC LIMIT ?`, ...params, limit];
+}
+
+/** Whole rows, in any order. */
+export function* sessionsByPk(t: Reading, pks: readonly number[]): Body<SessionRow[]> {
+  return yield* inBatches(pks, (marks, params) =>
+    t.all<SessionRow>(`SELECT * FROM sessions WHERE pk IN (${marks}) ORDER BY pk`, ...params),
+  );
 }
 
 function wherePart({ state, key, agent, spawnedBy, kinds, level }: SessionRange): { where: string; params: Value[] } {

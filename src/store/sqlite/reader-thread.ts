@@ -1,0 +1,90 @@
+// The reader thread, seen from the main one: queries of a slot in, rows out. A slot is a connection, and what it sees is one snapshot.
+import { Worker } from 'node:worker_threads';
+import { InterlaneError } from '../../errors.ts';
+import type { Query } from '../contract.ts';
+
+export type ToReader = { id: number; slot: number; queries: Query[] } | { end: number } | { stop: true };
+export interface Table {
+  columns: string[];
+  rows: unknown[][];
+}
+export type FromReader = { id: number; answers: Table[] } | { id: number; error: string; code: number | undefined };
+
+interface Waiting {
+  queries: Query[];
+  resolve(answers: unknown[]): void;
+  reject(error: unknown): void;
+}
+
+/** Its rows leave at once, so its heap need not grow with the main one. */
+const resourceLimits = { maxYoungGenerationSizeMb: 16 };
+
+export class ReaderThread {
+  private readonly worker: Worker;
+  private readonly over: Promise<void>;
+  private readonly waiting = new Map<number, Waiting>();
+  private asked = 0;
+  /** False once the thread has ended, for whatever reason. */
+  alive = true;
+
+  constructor(path: string) {
+    const file = import.meta.url.endsWith('.ts') ? './reader-worker.ts' : './reader-worker.js';
+    this.worker = new Worker(new URL(file, import.meta.url), { workerData: { path }, resourceLimits });
+    this.worker.unref();
+    let why = 'it ended';
+    this.worker.on('error', (error) => (why = error instanceof Error ? error.message : String(error)));
+    this.over = new Promise((resolve) => this.worker.once('exit', () => resolve(this.end(why))));
+    this.worker.on('message', (answer: FromReader) => this.receive(answer));
+  }
+
+  /** Answers of queries that are independent of each other. */
+  ask(slot: number, queries: Query[]): Promise<unknown[]> {
+    return new Promise((resolve, reject) => {
+      if (!this.alive) return reject(unreadable('it ended'));
+      const id = this.asked++;
+      this.waiting.set(id, { queries, resolve, reject });
+      this.worker.ref(); // an answer is on its way
+      this.send({ id, slot, queries });
+    });
+  }
+
+  /** The slot's snapshot is over. */
+  release(slot: number): void {
+    if (this.alive) this.send({ end: slot });
+  }
+
+  async close(): Promise<void> {
+    if (this.alive) this.send({ stop: true });
+    await this.over;
+  }
+
+  private send(message: ToReader): void {
+    this.worker.postMessage(message);
+  }
+
+  private receive(answer: FromReader): void {
+    const asked = this.waiting.get(answer.id);
+    this.waiting.delete(answer.id);
+    if (this.waiting.size === 0) this.worker.unref();
+    if (!asked) return;
+    if ('error' in answer) asked.reject(unreadable(answer.error));
+    else asked.resolve(answer.answers.map((table, index) => rowsOf(table, asked.queries[index]!)));
+  }
+
+  private end(why: string): void {
+    this.alive = false;
+    for (const { reject } of this.waiting.values()) reject(unreadable(why));
+    this.waiting.clear();
+  }
+}
+
+function rowsOf({ columns, rows }: Table, { want }: Query): unknown {
+  const named = rows.map((row) => {
+    const one: Record<string, unknown> = {};
+    for (let at = 0; at < columns.length; at++) one[columns[at]!] = row[at];
+    return one;
+  });
+  return want === 'all' ? named : named[0];
+}
+
+const unreadable = (why: string) => new InterlaneError('STORE_FAILED', `store could not read: ${why}; try again`);
