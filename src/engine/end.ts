@@ -30,9 +30,15 @@ export interface RunEnd {
   now: number;
 }
 
+/** What the caller has read already. */
+interface Loaded {
+  session?: SessionRow;
+  loose?: runs.LooseEnds;
+}
+
 /** The reply exists, the waiters have it, and the next turn or delivery is there if and only if the run has ended. */
-export function* endRun(t: Tx, kernel: Kernel, run: RunRow, end: RunEnd, loaded?: SessionRow): Body<void> {
-  const session = loaded ?? (yield* sessions.get(t, run.session_pk));
+export function* endRun(t: Tx, kernel: Kernel, run: RunRow, end: RunEnd, loaded: Loaded = {}): Body<void> {
+  const session = loaded.session ?? (yield* sessions.get(t, run.session_pk));
   yield* answerOpenCalls(t, run, session, end.now);
   const { state: was, parked_on: parkedOn, ready_pos: wasReady } = run;
   if (was !== 'queued') {
@@ -70,7 +76,7 @@ export function* endRun(t: Tx, kernel: Kernel, run: RunRow, end: RunEnd, loaded?
     parked_on: null,
   });
   noteRun(t, session, run, end.outcome, end.now, end.error);
-  const loose = yield* runs.looseEnds(t, run);
+  const loose = loaded.loose ?? (yield* runs.looseEnds(t, run.pk));
   if (loose.waiters > 0) yield* answerWaiters(t, kernel, run, end.now);
   if (loose.head !== null && (was !== 'queued' || wasReady !== null)) yield* promote(t, run.lane);
   const reply = end.outcome === 'ok' ? (end.text ?? '') : '';

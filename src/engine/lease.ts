@@ -19,9 +19,22 @@ export interface Claim extends Lease {
 }
 
 /** I3. Every write of a run calls this first. Throws LEASE_LOST if another gateway has claimed the run since. */
-export function* requireLease(t: Tx, { runPk, epoch, lane }: Lease): Body<{ run: RunRow; session: SessionRow }> {
+export function requireLease(t: Tx, lease: Lease): Body<runs.RunOfSession> {
+  return leased(t, lease, runs.held);
+}
+
+/** I3. The same for the write that ends the run. */
+export function requireLeaseToEnd(t: Tx, lease: Lease): Body<runs.RunOfSession & { loose: runs.LooseEnds }> {
+  return leased(t, lease, runs.heldToEnd);
+}
+
+function* leased<Found>(
+  t: Tx,
+  { runPk, epoch, lane }: Lease,
+  held: (t: Tx, runPk: number, epoch: number) => Body<Found | undefined>,
+): Body<Found> {
   yield* t.lock(`lane:${lane}`);
-  const found = yield* runs.held(t, runPk, epoch);
+  const found = yield* held(t, runPk, epoch);
   if (!found) throw new InterlaneError('LEASE_LOST', 'run is no longer leased by this gateway');
   return found;
 }

@@ -42,12 +42,13 @@ const laneCap = 10_000;
 export function* enqueue(t: Tx, session: SessionRow, input: Input, now: number): Body<{ pk: number; id: string; lane: string }> {
   const lane = session.key;
   yield* t.lock(`lane:${lane}`);
-  const { pk, ready } = yield* runs.insert(t, {
+  const before = yield* runs.laneNow(t, lane);
+  const pk = yield* runs.insert(t, {
     id: input.runId,
     sessionPk: session.pk,
     lane,
     class: input.class,
-    readyPos: yield* t.next('ready'),
+    readyPos: before.oldest === null && !before.active ? yield* t.next('ready') : null, // I3
     deliver: input.deliver,
     destination: input.destination === undefined ? null : JSON.stringify(input.destination),
     rootPk: input.chain?.rootPk ?? null,
@@ -56,7 +57,7 @@ export function* enqueue(t: Tx, session: SessionRow, input: Input, now: number):
     notBefore: input.notBefore ?? null,
     now,
   });
-  if (!ready && (yield* isFull(t, lane, pk)))
+  if (before.oldest !== null && (yield* isFull(t, lane, before.oldest, pk)))
     throw new InterlaneError('QUEUE_FULL', `session ${JSON.stringify(lane)} has ${laneCap} inputs waiting; try again later`);
   yield* inputs.insert(t, {
     session_pk: session.pk,
@@ -77,8 +78,7 @@ export function* enqueue(t: Tx, session: SessionRow, input: Input, now: number):
 }
 
 /** Keys rise, so a lane whose oldest queued run is near the newest cannot be full; only then its queue is counted. */
-function* isFull(t: Tx, lane: string, newest: number): Body<boolean> {
-  const oldest = (yield* runs.oldestQueued(t, lane)) ?? newest;
+function* isFull(t: Tx, lane: string, oldest: number, newest: number): Body<boolean> {
   return newest - oldest >= laneCap && (yield* runs.queuedIn(t, lane, laneCap + 1)) > laneCap;
 }
 

@@ -15,7 +15,7 @@ import type { Current } from './flow.ts';
 import { derivedId } from './ids.ts';
 import { visibleToOperator, type Operator } from './policy.ts';
 import { absorb, consumeInput } from './queue.ts';
-import { requireLease, type Claim, type Lease } from './lease.ts';
+import { requireLease, requireLeaseToEnd, type Claim, type Lease } from './lease.ts';
 import { addToSession, recordResult, spentOf, tokensInUse, type CallResult, type Step, type Usage } from './step.ts';
 
 /** A run whose gateway crashed more often than this without a step in between ends instead of being tried again. */
@@ -45,7 +45,7 @@ export function claimRuns(current: Current): EngineCommand<ClaimArgs, Claim[]> {
         if (left[run.class] <= 0 || !(yield* t.tryLock(`lane:${run.lane}`))) continue;
         left[run.class]--;
         if (run.abort_requested !== null)
-          yield* endRun(t, kernel, run, { outcome: 'aborted', code: 'ABORTED', error: run.abort_requested, now }, session);
+          yield* endRun(t, kernel, run, { outcome: 'aborted', code: 'ABORTED', error: run.abort_requested, now }, { session });
         else {
           const claimed = yield* claim(t, one, owner, now);
           if (claimed) claims.push(claimed);
@@ -182,10 +182,10 @@ export function finishRun(current: Current): EngineCommand<Lease & RunEnd, void>
     name: 'end run',
     *body(t, { runPk, epoch, lane, ...end }) {
       const kernel = current();
-      const { run, session } = yield* requireLease(t, { runPk, epoch, lane });
+      const { run, ...loaded } = yield* requireLeaseToEnd(t, { runPk, epoch, lane });
       // An acknowledged abort wins over a concurrent success.
       const stopped = (end.outcome === 'ok' || end.outcome === 'aborted') && run.abort_requested !== null;
-      yield* endRun(t, kernel, run, stopped ? { ...end, outcome: 'aborted', code: 'ABORTED', error: run.abort_requested! } : end, session);
+      yield* endRun(t, kernel, run, stopped ? { ...end, outcome: 'aborted', code: 'ABORTED', error: run.abort_requested! } : end, loaded);
     },
   };
 }

@@ -1,6 +1,7 @@
 // The `runs` table: every turn, from queued to its one end. Lists of runs are read in run-pages.ts.
 import type { QueueMode, RunClass, RunOutcome } from '../../protocol/run.ts';
 import { Conflict, type Body, type Reading, type Writing } from '../contract.ts';
+import { rowShape } from '../row-shape.ts';
 import type { InputRow, ParkedOn, RunRow, SessionRow } from '../rows.ts';
 import * as inputs from './inputs.ts';
 import * as sessions from './sessions.ts';
@@ -45,11 +46,14 @@ const named = (table: string, prefix: string, names: readonly string[]) =>
 const runAndSession = `${named('runs', '', columns)}, ${named('sessions', 's_', sessions.columns)}`;
 
 /** One part of a joined row. */
-function part(row: Record<string, unknown>, prefix: string, names: readonly string[]): unknown {
-  const found: Record<string, unknown> = {};
-  for (const name of names) found[name] = row[prefix + name];
-  return found;
+function part(prefix: string, names: readonly string[]): (row: Record<string, unknown>) => Record<string, unknown> {
+  const fill = rowShape(names);
+  const prefixed = names.map((name) => prefix + name);
+  return (row) => fill(prefixed.map((name) => row[name]));
 }
+
+const sessionPart = part('s_', sessions.columns);
+const inputPart = part('i_', inputs.columns);
 
 export interface RunOfSession {
   run: RunRow;
@@ -58,8 +62,24 @@ export interface RunOfSession {
 
 const split = (row: Record<string, unknown>): RunOfSession => ({
   run: row as unknown as RunRow,
-  session: part(row, 's_', sessions.columns) as SessionRow,
+  session: sessionPart(row) as unknown as SessionRow,
 });
+
+/** What the end of a run has to see to. */
+export interface LooseEnds {
+  /** Calls that wait for this run. */
+  waiters: number;
+  /** Flows of the inputs it consumed, or of its own. */
+  flows: number;
+  /** The oldest queued run of the lane. */
+  head: number | null;
+}
+
+/** Joins: waits, inputs. */
+const looseEndsOf = `(SELECT count(*) FROM waits WHERE target_kind = 'run' AND target_pk = runs.pk AND answer IS NULL) AS waiters,
+  (SELECT count(*) FROM inputs WHERE flow IS NOT NULL AND taken_by = runs.pk)
+    + (SELECT count(*) FROM inputs WHERE flow IS NOT NULL AND run_pk = runs.pk AND taken_by IS NULL) AS flows,
+  (SELECT pk FROM runs AS next WHERE next.lane = runs.lane AND next.state = 'queued' ORDER BY next.pk LIMIT 1) AS head`;
 
 // Looking up -----------------------------------------------------------------------------------------------------------
 
@@ -111,6 +131,17 @@ export function* held(t: Reading, runPk: number, epoch: number): Body<RunOfSessi
   return row && split(row);
 }
 
+/** Joins: sessions, waits, inputs. I3. The same with what its end has to see to. */
+export function* heldToEnd(t: Reading, runPk: number, epoch: number): Body<(RunOfSession & { loose: LooseEnds }) | undefined> {
+  const row = yield* t.one<Record<string, unknown> & LooseEnds>(
+    `SELECT ${runAndSession}, ${looseEndsOf} FROM runs JOIN sessions ON sessions.pk = runs.session_pk
+     WHERE runs.pk = ? AND runs.epoch = ? AND runs.state = 'running'`,
+    runPk,
+    epoch,
+  );
+  return row && { ...split(row), loose: { waiters: row.waiters, flows: row.flows, head: row.head } };
+}
+
 /** Joins: sessions. */
 export function* withSession(t: Reading, pk: number): Body<RunOfSession> {
   return split(
@@ -128,8 +159,8 @@ export interface NewRun {
   sessionPk: number;
   lane: string;
   class: RunClass;
-  /** Its place in the order of claims, if the lane is free. */
-  readyPos: number;
+  /** Its place in the order of claims; null while the lane is not free. */
+  readyPos: number | null;
   deliver: boolean;
   destination: string | null;
   rootPk: number | null;
@@ -139,19 +170,25 @@ export interface NewRun {
   now: number;
 }
 
-/** I3. Ready at once if nothing else of the lane is queued or active. */
-export function* insert(t: Writing, run: NewRun): Body<{ pk: number; ready: boolean }> {
-  const { pk, ready_pos: readyPos } = (yield* t.one<{ pk: number; ready_pos: number | null }>(
+/** What a lane has at this moment: its oldest queued run, and whether one is running or waiting. */
+export function* laneNow(t: Reading, lane: string): Body<{ oldest: number | null; active: boolean }> {
+  const { oldest, active } = (yield* t.one<{ oldest: number | null; active: number }>(
+    `SELECT (SELECT pk FROM runs WHERE lane = ? AND state = 'queued' ORDER BY pk LIMIT 1) AS oldest,
+       CASE WHEN EXISTS (SELECT 1 FROM runs WHERE lane = ? AND state IN ('running', 'waiting')) THEN 1 ELSE 0 END AS active`,
+    lane,
+    lane,
+  ))!;
+  return { oldest, active: active === 1 };
+}
+
+export function* insert(t: Writing, run: NewRun): Body<number> {
+  const { pk } = (yield* t.one<{ pk: number }>(
     `INSERT INTO runs (id, session_pk, lane, class, ready_pos, deliver, destination, root_pk, hop, budget_ms, not_before, queued_at)
-     VALUES (?, ?, ?, ?, CASE WHEN EXISTS (SELECT 1 FROM runs WHERE lane = ? AND state = 'queued')
-       OR EXISTS (SELECT 1 FROM runs WHERE lane = ? AND state IN ('running', 'waiting')) THEN NULL ELSE CAST(? AS BIGINT) END, ?, ?, ?, ?, ?, ?, ?)
-     RETURNING pk, ready_pos`,
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING pk`,
     run.id,
     run.sessionPk,
     run.lane,
     run.class,
-    run.lane,
-    run.lane,
     run.readyPos,
     run.deliver ? 1 : 0,
     run.destination,
@@ -161,7 +198,7 @@ export function* insert(t: Writing, run: NewRun): Body<{ pk: number; ready: bool
     run.notBefore,
     run.now,
   ))!;
-  return { pk, ready: readyPos !== null };
+  return pk;
 }
 
 /** Joins: stops. What a reset has stopped already does not count against the next life, though some of it is still there. */
@@ -202,10 +239,6 @@ export function* isOpenIn(t: Reading, lane: string): Body<boolean> {
 
 export function* setReady(t: Writing, pk: number, readyPos: number | null): Body<void> {
   yield* t.run('UPDATE runs SET ready_pos = ? WHERE pk = ?', readyPos, pk);
-}
-
-export function* oldestQueued(t: Reading, lane: string): Body<number | undefined> {
-  return (yield* t.one<{ pk: number }>(`SELECT pk FROM runs WHERE lane = ? AND state = 'queued' ORDER BY pk LIMIT 1`, lane))?.pk;
 }
 
 export function* lastQueued(t: Reading, lane: string): Body<number | undefined> {
@@ -270,7 +303,7 @@ const claimable = `SELECT ${runAndSession}, ${named('inputs', 'i_', inputs.colum
 export function* ready(t: Reading, free: Record<RunClass, number>, suspects: number, now: number): Body<Ready[]> {
   const classes = Object.entries(free).flatMap(([name, slots]) => [name, now, Math.max(0, slots)]);
   const rows = yield* t.all<Record<string, unknown>>(claimable, ...classes, suspects);
-  return rows.map((row) => ({ ...split(row), input: part(row, 'i_', inputs.columns) as InputRow, behind: row['behind'] === 1 }));
+  return rows.map((row) => ({ ...split(row), input: inputPart(row) as unknown as InputRow, behind: row['behind'] === 1 }));
 }
 
 /** Lanes with a run that may not start yet. */
@@ -421,28 +454,9 @@ export function* mergedInto(t: Writing, pk: number, intoPk: number, now: number)
   yield* t.run(`UPDATE runs SET state = 'ok', ready_pos = NULL, merged_into = ?, ended_at = ? WHERE pk = ?`, intoPk, now, pk);
 }
 
-/** What an ending has to look after. */
-export interface LooseEnds {
-  /** Calls that wait for this run. */
-  waiters: number;
-  /** Flows of the inputs it consumed, or of its own. */
-  flows: number;
-  /** The oldest queued run of the lane. */
-  head: number | null;
-}
-
 /** Joins: waits, inputs. */
-export function* looseEnds(t: Reading, run: RunRow): Body<LooseEnds> {
-  return (yield* t.one<LooseEnds>(
-    `SELECT (SELECT count(*) FROM waits WHERE target_kind = 'run' AND target_pk = ? AND answer IS NULL) AS waiters,
-       (SELECT count(*) FROM inputs WHERE flow IS NOT NULL AND taken_by = ?)
-         + (SELECT count(*) FROM inputs WHERE flow IS NOT NULL AND run_pk = ? AND taken_by IS NULL) AS flows,
-       (SELECT pk FROM runs WHERE lane = ? AND state = 'queued' ORDER BY pk LIMIT 1) AS head`,
-    run.pk,
-    run.pk,
-    run.pk,
-    run.lane,
-  ))!;
+export function* looseEnds(t: Reading, pk: number): Body<LooseEnds> {
+  return (yield* t.one<LooseEnds>(`SELECT ${looseEndsOf} FROM runs WHERE pk = ?`, pk))!;
 }
 
 // Forgetting -----------------------------------------------------------------------------------------------------------
