@@ -10,6 +10,7 @@ import { Cursors } from './cursor.ts';
 import { Outbox } from './delivery/outbox.ts';
 import type { Gateway, GatewayOptions } from './embed.ts';
 import { Engine } from './engine/engine.ts';
+import { Verdicts } from './engine/verdicts.ts';
 import { reasonOf } from './errors.ts';
 import { createBus, type Bus } from './events/bus.ts';
 import { sendToSession } from './flows/send.ts';
@@ -68,13 +69,15 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
 
   // 1. what follows from the config alone
   const metrics = new Metrics();
-  const setupParts = { stateDir, found: options.found, onDecision: metrics.countDecision };
+  const verdicts: Verdicts = new Verdicts(() => current());
+  const setupParts = { stateDir, found: options.found, onDecision: metrics.countDecision, findText: verdicts.find };
   let setup = makeSetup(initial, 1, setupParts);
   const current = () => setup;
   const { config } = setup;
 
   // 2. the state and the store in it
-  const { store, cursors, unlock } = await openStore(config, options, clock, metrics);
+  const { store: opened, cursors, unlock } = await openStore(config, options, clock, metrics);
+  const store = verdicts.over(opened);
 
   // 3. events, in the order of the feed
   const bus = createBus(store);
@@ -143,6 +146,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
   const send = sendToSession(current);
   const invoker = createInvoker([...tools, ...guests.tools], {
     current,
+    verdicts,
     store,
     cursors,
     engine,
@@ -178,6 +182,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
       engine,
       sessions,
       invoker,
+      verdicts,
       tools,
       liveFacts,
       events: eventParts,
@@ -209,6 +214,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
     undoIndexing();
     await search.close();
     await store.close();
+    await verdicts.close();
     unlock();
   };
   const close = () => (closing ??= closeAll());

@@ -35,14 +35,16 @@ export interface SetupParts {
   found: Found | undefined;
   /** Counts decisions. */
   onDecision: World['onDecision'];
+  /** The verdicts of text patterns. */
+  findText: World['findText'];
 }
 
 const flows = new Map([exchangeFlow].map((flow) => [flow.kind, asFlow(flow)]));
 
 /** Throws when the config cannot be used here: a model that is not configured, a workspace around the state directory. */
-export function makeSetup(config: Config, rev: number, { stateDir, found, onDecision }: SetupParts): Setup {
+export function makeSetup(config: Config, rev: number, { stateDir, found, onDecision, findText }: SetupParts): Setup {
   const compiled = compileWorld(config);
-  const world: World = onDecision ? { ...compiled, onDecision } : compiled;
+  const world: World = { ...compiled, findText, ...(onDecision ? { onDecision } : {}) };
   const models = new Models(modelSettings(config), config.models.discover ? found : undefined);
   const unusable = models.problems();
   if (unusable.length > 0) throw new InterlaneError('CONFIG_INVALID', unusable.join('\n'));

@@ -45,6 +45,14 @@ export function beginSending(
   };
 }
 
+/** The texts that `beginSending` evaluates policy on. */
+export const dueTexts: ReadQuery<{ now: number; limit: number }, string[]> = {
+  name: 'due texts',
+  *body(t, { now, limit }) {
+    return (yield* deliveries.dueHeads(t, now, limit)).map(({ text }) => text);
+  },
+};
+
 export interface Settlement {
   state: DeliveryState;
   error?: string;

@@ -5,10 +5,12 @@ import type { Channel } from '../channels/channel.ts';
 import { untilAborted } from '../abort.ts';
 import { reasonOf } from '../errors.ts';
 import type { DeliveryState, DeliveryView } from '../protocol/delivery.ts';
+import { searchOf } from '../rules/hooks.ts';
 import type { Store } from '../store/contract.ts';
 import type { DeliveryRow } from '../store/rows.ts';
 import {
   beginSending,
+  dueTexts,
   listDeliveries,
   nextPending,
   orphanSending,
@@ -119,7 +121,11 @@ export class Outbox {
     const { store, clock } = this.parts;
     const free = atOnce - this.flying.size;
     if (free <= 0) return;
-    const { taken, blocked } = await store.write(this.begin, { owner: this.member, now: clock.now(), limit: free }, { urgent: true });
+    const args = { owner: this.member, now: clock.now(), limit: free };
+    const hook = 'PRE_OUTPUT' as const;
+    const searched = searchOf(this.parts.current().world.policy, hook) ? await store.read(dueTexts, args) : [];
+    const texts = searched.map((text) => ({ hook, text }));
+    const { taken, blocked } = await store.write({ ...this.begin, texts: () => texts }, args, { urgent: true });
     if (blocked) this.lookAgain = true;
     for (const delivery of taken) {
       const flight = this.send(delivery).finally(() => {

@@ -36,6 +36,12 @@ interface Loaded {
   loose?: runs.LooseEnds;
 }
 
+/** A reply may go to a channel, to another session, and into the result of a call. */
+export const spoken = (text: string) => [
+  { hook: 'PRE_OUTPUT' as const, text },
+  { hook: 'PRE_CONTEXT_INJECTION' as const, text },
+];
+
 /** The reply exists, the waiters have it, and the next turn or delivery is there if and only if the run has ended. */
 export function* endRun(t: Tx, kernel: Kernel, run: RunRow, end: RunEnd, loaded: Loaded = {}): Body<void> {
   const session = loaded.session ?? (yield* sessions.get(t, run.session_pk));

@@ -7,7 +7,7 @@ import * as entries from '../store/tables/entries.ts';
 import * as offers from '../store/tables/offers.ts';
 import * as runs from '../store/tables/runs.ts';
 import type { EntryBody } from '../store/views.ts';
-import { endRun } from './end.ts';
+import { endRun, spoken } from './end.ts';
 import { noteRun, type EngineCommand, type Tx } from './feed.ts';
 import type { Current } from './flow.ts';
 import { requireLease, type Lease } from './lease.ts';
@@ -124,6 +124,7 @@ function* reopen(t: Tx, run: RunRow, session: SessionRow, attempt: number, usedM
 export function answerOffer(current: Current): EngineCommand<{ lane: string; turnId: string; text: string; now: number }, Answered> {
   return {
     name: 'answer turn',
+    texts: ({ text }) => spoken(text),
     *body(t, { lane, turnId, text, now }) {
       const kernel = current();
       yield* t.lock(`lane:${lane}`);

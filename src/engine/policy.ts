@@ -4,8 +4,9 @@ import { InterlaneError } from '../errors.ts';
 import type { Level, Visibility } from '../protocol/labels.ts';
 import type { Destination, SessionFacts } from '../protocol/session.ts';
 import { clearanceOf, decide, partyOf, type Decision, type Party, type Request, type World } from '../rules/decide.ts';
-import { redact } from '../rules/hooks.ts';
 import { mayFlow } from '../rules/taint.ts';
+import { redact, type TextForm } from '../rules/text-patterns.ts';
+import { refusal } from '../wording.ts';
 import type { RunRow, SessionRow } from '../store/rows.ts';
 
 /** Evaluates policy and records the decision metric. The caller enforces the decision. */
@@ -115,7 +116,17 @@ interface Filtered {
   text: string | undefined;
 }
 
-function filter(decision: Decision, text: string): Filtered {
+/** The code and the words that a caller gets instead of a result that policy blocks. */
+export function withheldResult(tool: string, { code, why }: Decision): [code: string, error: string] {
+  return [code ?? 'POLICY_BLOCKED', refusal.result(tool, why)];
+}
+
+/** The result of a call as policy lets its caller read it; undefined if policy blocks it. */
+export function filterResult(world: World, caller: Party, tool: string, text: string): Filtered {
+  return filter(evaluate({ action: 'result', caller, tool, text }, world), text, 'result');
+}
+
+function filter(decision: Decision, text: string, form: TextForm = 'message'): Filtered {
   if (decision.effect === 'BLOCK') return { decision, text: undefined };
-  return { decision, text: decision.effect === 'REDACT' ? redact(text, decision.redactions) : text };
+  return { decision, text: decision.effect === 'REDACT' ? redact(text, decision.redactions, form) : text };
 }

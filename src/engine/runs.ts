@@ -9,7 +9,7 @@ import * as entries from '../store/tables/entries.ts';
 import * as runs from '../store/tables/runs.ts';
 import * as sessions from '../store/tables/sessions.ts';
 import * as waits from '../store/tables/waits.ts';
-import { endRun, type RunEnd } from './end.ts';
+import { endRun, spoken, type RunEnd } from './end.ts';
 import { appendEntry, noteRun, type EngineCommand, type Tx } from './feed.ts';
 import type { Current } from './flow.ts';
 import { derivedId } from './ids.ts';
@@ -180,6 +180,7 @@ export const absorbSteer: EngineCommand<Lease & { now: number }, number> = {
 export function finishRun(current: Current): EngineCommand<Lease & RunEnd, void> {
   return {
     name: 'end run',
+    texts: ({ outcome, text }) => (outcome === 'ok' && text ? spoken(text) : []),
     *body(t, { runPk, epoch, lane, ...end }) {
       const kernel = current();
       const { run, ...loaded } = yield* requireLeaseToEnd(t, { runPk, epoch, lane });

@@ -12,7 +12,7 @@ import { noReplyYet, withheldReply } from '../wording.ts';
 import { recordResult } from './step.ts';
 import type { EngineCommand, Tx } from './feed.ts';
 import type { Current, Kernel } from './flow.ts';
-import { destinationOf, filterForSession } from './policy.ts';
+import { destinationOf, filterForSession, filterResult, partyOfRow, withheldResult } from './policy.ts';
 
 export type Answer = { runId: string; status: 'ok'; reply: string } | { runId: string; status: 'error' | 'timeout'; error: string };
 
@@ -27,7 +27,7 @@ export function* answerWaiters(t: Tx, kernel: Kernel, ended: RunRow, now: number
   for (const wait of waiting) {
     const { run, session } = yield* runs.withSession(t, wait.run_pk);
     const { value, taint } = yield* answerTo(t, kernel.world, ended, session);
-    yield* answerWait(t, wait, run, session, value, taint, now);
+    yield* answerWait(t, kernel.world, wait, { run, session }, value, taint, now);
   }
   if (waiting.length === mostWaiters) yield* waits.makeDue(t, 'run', ended.pk);
 }
@@ -48,7 +48,15 @@ export function* answerTo(t: Reading, world: World, ended: RunRow, waiter: Sessi
 export const notYet = (runId: string): Answer => ({ runId, status: 'timeout', error: noReplyYet });
 
 /** Settles one wait. When it was the call's last one the result becomes an entry, and the run continues if it has no other waits. */
-function* answerWait(t: Tx, wait: WaitRow, run: RunRow, waiter: SessionRow, answer: Answer, taint: number, now: number): Body<void> {
+function* answerWait(
+  t: Tx,
+  world: World,
+  wait: WaitRow,
+  { run, session: waiter }: { run: RunRow; session: SessionRow },
+  answer: Answer,
+  taint: number,
+  now: number,
+): Body<void> {
   const others = yield* waits.besides(t, wait);
   if (others.some((other) => other.answer === null)) {
     yield* waits.keepAnswer(t, wait.pk, JSON.stringify({ answer, taint }));
@@ -58,9 +66,12 @@ function* answerWait(t: Tx, wait: WaitRow, run: RunRow, waiter: SessionRow, answ
   const kept = others.map((other) => JSON.parse(other.answer!) as { answer: Answer; taint: number });
   const all = [...kept, { answer, taint }];
   const call = yield* calls.get(t, wait.run_pk, wait.step, wait.idx);
+  const given = JSON.stringify(all.length === 1 ? answer : all.map((one) => one.answer));
+  const filtered = filterResult(world, partyOfRow(world, waiter, destinationOf(run)), call.tool, given);
+  const [code, error] = withheldResult(call.tool, filtered.decision);
   const result = {
-    text: JSON.stringify(all.length === 1 ? answer : all.map((one) => one.answer)),
-    isError: all.some((one) => one.answer.status === 'error'),
+    text: filtered.text ?? JSON.stringify({ status: 'error', code, error }),
+    isError: filtered.text === undefined || all.some((one) => one.answer.status === 'error'),
     taint: Math.max(...all.map((one) => one.taint)),
   };
   yield* recordResult(t, run, waiter, call, result, now);
@@ -81,7 +92,7 @@ export const sweepWaits = (current: Current): EngineCommand<{ now: number }, num
       const { run, session } = yield* runs.withSession(t, wait.run_pk);
       const { value, taint } =
         target.ended_at === null ? { value: notYet(target.id), taint: session.taint } : yield* answerTo(t, kernel.world, target, session);
-      yield* answerWait(t, wait, run, session, value, taint, now);
+      yield* answerWait(t, kernel.world, wait, { run, session }, value, taint, now);
     }
     return answered;
   },

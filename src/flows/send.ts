@@ -44,6 +44,7 @@ const pairLimit = 30;
 export function sendToSession(current: Current): EngineCommand<SendArgs, Sent> {
   return {
     name: 'send to session',
+    texts: ({ text }) => [{ hook: 'PRE_CONTEXT_INJECTION', text }],
     *body(t, args) {
       const { world } = current();
       if (args.waitMs > 0) yield* t.lock('waits');

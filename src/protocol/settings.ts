@@ -187,11 +187,11 @@ export const PolicyRule = z
     match: z
       .strictObject({
         tool: Glob.optional().meta({ description: 'tool name with `*`' }),
-        channel: Glob.optional().meta({ description: 'channel name with `*`' }),
+        channel: Glob.optional().meta({ description: 'channel name with `*`: where the turn goes' }),
         agentId: Glob.optional().meta({ description: 'agent id with `*`' }),
         keyPrefix: nonBlank.optional().meta({ description: 'start of the store key or of the request key' }),
         taint: Level.optional().meta({ description: 'the session is at this level or above' }),
-        text: Pattern.optional().meta({ description: 'RE2 pattern found in the text' }),
+        text: Pattern.optional().meta({ description: 'RE2 pattern found in the text; of calls and results in their decoded strings' }),
       })
       .default({})
       .meta({ description: 'all fields given must match; an empty match is always' }),

@@ -4,7 +4,7 @@ import { readConfig } from '../config/load.ts';
 import { levels, visibilities } from '../protocol/labels.ts';
 import { SessionFacts } from '../protocol/session.ts';
 import { channelLevel, compileWorld, decide, inListScope, listScope, partyOf, type Request, type World } from './decide.ts';
-import { redact } from './hooks.ts';
+import { redact } from './text-patterns.ts';
 
 const worldOf = (text: string) => compileWorld(readConfig(text, 'test.json5', {}).config);
 const party = (world: World, facts: object) => partyOf(world, SessionFacts.parse(facts));

@@ -1,5 +1,4 @@
 // Policy: a request of a session → ALLOW, BLOCK or REDACT, with every rule that was evaluated, in order.
-import type { RE2JS } from 're2js';
 import type { ErrorCode } from '../errors.ts';
 import type { Effect, RuleTrace } from '../protocol/decision.ts';
 import { platformId } from '../protocol/ids.ts';
@@ -8,11 +7,12 @@ import type { SessionFacts } from '../protocol/session.ts';
 import type { RuleSettings } from '../protocol/settings.ts';
 import { decideCrossing } from './agent-to-agent.ts';
 import { agentOf, compileAgents, isKnownAgent, isSandboxed, keyContext, type AgentTable } from './agents.ts';
-import { askHook, compilePolicy, type HookSubject, type Policy } from './hooks.ts';
+import { askHook, compilePolicy, findText, type FindText, type HookSubject, type Policy } from './hooks.ts';
 import { decideSend } from './send-policy.ts';
 import { formatSessionKey, isChatOf, keySpellings, requireSessionKey, keyChannel, type SessionKey } from './session-key.ts';
 import { decideSpawn } from './spawn-policy.ts';
 import { dataLevel, destinationLevel, join, mayFlow, meet } from './taint.ts';
+import type { Span } from './text-patterns.ts';
 import { compileToolRules, decideTool, serverOf, serversFor, type ToolAnswer, type ToolHolder, type ToolRules } from './tool-policy.ts';
 import { decideVisibility, listFilter, passesFilter, scopeOf, type ListFilter, type Observer, type Viewed } from './visibility.ts';
 
@@ -25,6 +25,8 @@ export interface World {
   /** A level that nothing recognizes counts as the highest for data, and as none for a destination. */
   channelLevels: { channels: Map<string, unknown>; default: unknown };
   policy: Policy;
+  /** The verdict of text patterns. The gateway has it ready before a transaction. */
+  findText: FindText;
   maxSpawnDepth: number;
   tools: ToolRules;
   /** Counts decisions that are enforced. Callers of `decide` call it; `decide` itself stays pure. */
@@ -70,7 +72,8 @@ export interface Decision {
   /** The caller must not learn that the target exists: answer as if it did not exist. */
   hidden: boolean;
   rules: RuleTrace[];
-  redactions: RE2JS[];
+  /** The places of the text that REDACT rules take out. */
+  redactions: Span[];
 }
 
 /** The level of messages from a channel. */
@@ -94,6 +97,7 @@ export function compileWorld(settings: RuleSettings): World {
       default: settings.classification.default,
     },
     policy: compilePolicy(settings.policy.rules),
+    findText,
     maxSpawnDepth: settings.agents.defaults.subagents.maxSpawnDepth,
     tools: compileToolRules(settings),
   };
@@ -287,13 +291,8 @@ function operate(verdict: Verdict, world: World, { level, target, sends }: Reque
 
 function hook(verdict: Verdict, world: World, caller: Party, what: Pick<HookSubject, 'hook' | 'tool' | 'channel' | 'text'>): void {
   const channel = what.channel ?? speaksOn(caller).channel;
-  const answer = askHook(world.policy, {
-    agent: caller.key.agent,
-    keys: keySpellings(caller.key),
-    taint: caller.facts.taint,
-    ...what,
-    channel,
-  });
+  const subject = { agent: caller.key.agent, keys: keySpellings(caller.key), taint: caller.facts.taint, ...what, channel };
+  const answer = askHook(world.policy, subject, world.findText);
   verdict.policy(what.hook, answer);
 }
 
@@ -345,7 +344,7 @@ class Verdict {
   private readonly rules: RuleTrace[] = [];
   private refused: { code: ErrorCode; why: string } | undefined;
   private hidden = false;
-  private redactions: RE2JS[] = [];
+  private readonly redactions: Span[] = [];
 
   gate(rule: string, allowed: boolean, code: ErrorCode, why: string, hides?: 'hides'): void {
     if (allowed) this.rules.push({ rule, effect: 'ALLOW', why });

@@ -7,7 +7,7 @@ import { guestToolNames, toolNames } from '../protocol/tool.ts';
 import { isKnownAgent, isSandboxed, keyContext } from './agents.ts';
 import { announceTarget } from './announce-target.ts';
 import { decide, inListScope, listScope, partyOf, speaksOn, toolFor, type Decision, type World } from './decide.ts';
-import { redact } from './hooks.ts';
+import { redact } from './text-patterns.ts';
 import { nearMisses, route, type Routes } from './route.ts';
 import {
   formatSessionKey,

@@ -2,7 +2,8 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { PolicyRule } from '../protocol/settings.ts';
-import { askHook, compilePolicy, redact, type HookSubject } from './hooks.ts';
+import { askHook, compilePolicy, type HookSubject } from './hooks.ts';
+import { redact } from './text-patterns.ts';
 
 const rule = (effect: 'BLOCK' | 'REDACT', match: object = {}, more: object = {}) =>
   PolicyRule.parse({ id: `${effect} ${JSON.stringify(match)}`, hook: 'PRE_OUTPUT', match, effect, ...more });

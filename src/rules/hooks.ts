@@ -7,15 +7,35 @@ import type { PolicyRule } from '../protocol/settings.ts';
 import { matchesGlob } from './glob.ts';
 import { hasKeyPrefix } from './send-policy.ts';
 import { mayFlow } from './taint.ts';
+import { findPatterns, type Found, type Span, type TextForm } from './text-patterns.ts';
 
 interface CompiledRule {
   rule: PolicyRule;
   pattern: RE2JS | undefined;
 }
 
-export type Policy = Map<HookName, CompiledRule[]>;
+/** The rules of each hook. Another config makes another one: a verdict about a text belongs to the policy that it was computed with. */
+export type Policy = ReadonlyMap<HookName, readonly CompiledRule[]>;
 
-/** The action that a hook checks. `text` is its content: a message, a tool's arguments as JSON, a tool's result. */
+/** Where the patterns of a hook's rules are in a text, in the order of the rules. */
+export type FindText = (policy: Policy, hook: HookName, text: string) => readonly Found[];
+
+/** At other hooks the text is a message. */
+const forms: Partial<Record<HookName, TextForm>> = { PRE_TOOL_CALL: 'arguments', MCP_TOOL_CALL: 'arguments', POST_TOOL_RESPONSE: 'result' };
+
+/** The work that a verdict costs: what to search for, and how. Undefined if no rule of the hook has a pattern. */
+export function searchOf(policy: Policy, hook: HookName): { patterns: (RE2JS | undefined)[]; form: TextForm } | undefined {
+  const patterns = (policy.get(hook) ?? []).map(({ pattern }) => pattern);
+  return patterns.some((pattern) => pattern !== undefined) ? { patterns, form: forms[hook] ?? 'message' } : undefined;
+}
+
+/** The verdict on the spot. The gateway computes it before a transaction that needs it. */
+export const findText: FindText = (policy, hook, text) => {
+  const search = searchOf(policy, hook);
+  return search ? findPatterns(search.patterns, text, search.form) : [];
+};
+
+/** The action that a hook checks. `text`: a message, a tool's arguments as JSON, a tool's result. */
 export interface HookSubject {
   hook: HookName;
   agent: string;
@@ -30,11 +50,11 @@ export interface HookAnswer {
   effect: Effect;
   why: string;
   rules: RuleTrace[];
-  redactions: RE2JS[];
+  redactions: Span[];
 }
 
 export function compilePolicy(rules: PolicyRule[]): Policy {
-  const policy: Policy = new Map();
+  const policy = new Map<HookName, CompiledRule[]>();
   for (const rule of rules) {
     const pattern = rule.match.text === undefined ? undefined : RE2JS.compile(rule.match.text);
     const rulesOfHook = policy.get(rule.hook) ?? [];
@@ -44,65 +64,47 @@ export function compilePolicy(rules: PolicyRule[]): Policy {
   return policy;
 }
 
-export function askHook(policy: Policy, subject: HookSubject): HookAnswer {
+export function askHook(policy: Policy, subject: HookSubject, find: FindText = findText): HookAnswer {
   const answer: HookAnswer = { effect: 'ALLOW', why: `no policy rule at ${subject.hook} objects`, rules: [], redactions: [] };
-  for (const { rule, pattern } of policy.get(subject.hook) ?? []) {
+  const broken = (id: string, reason: string) => {
+    // A rule that cannot be evaluated must not let anything through.
+    answer.rules.push({ rule: `policy.${id}`, effect: 'BLOCK', why: `the rule failed: ${reason}` });
+    if (answer.effect !== 'BLOCK') Object.assign(answer, { effect: 'BLOCK', why: `policy rule "${id}" failed, and a broken rule blocks` });
+  };
+  let found: readonly Found[] | undefined;
+  for (const [index, { rule, pattern }] of (policy.get(subject.hook) ?? []).entries()) {
     const name = `policy.${rule.id}`;
     let misses: string | undefined;
     try {
-      misses = mismatch(rule, pattern, subject);
+      misses = mismatch(rule, subject);
     } catch (thrown) {
-      // A rule that cannot be evaluated must not let anything through.
-      answer.rules.push({ rule: name, effect: 'BLOCK', why: `the rule failed: ${reasonOf(thrown)}` });
-      if (answer.effect !== 'BLOCK')
-        Object.assign(answer, { effect: 'BLOCK', why: `policy rule "${rule.id}" failed, and a broken rule blocks` });
+      broken(rule.id, reasonOf(thrown));
       continue;
     }
-    if (misses) {
+    let spans: Span[] = [];
+    if (pattern && misses === undefined) {
+      const there = subject.text === undefined ? undefined : (found ??= find(policy, subject.hook, subject.text))[index];
+      if (there && 'failed' in there) {
+        broken(rule.id, there.failed);
+        continue;
+      }
+      if (!there) misses = subject.text === undefined ? 'there is no text to look at' : 'the text does not match';
+      else spans = there;
+    }
+    if (misses !== undefined) {
       answer.rules.push({ rule: name, effect: 'NOTE', why: misses });
       continue;
     }
     const why = rule.message ?? `policy rule "${rule.id}" says ${rule.effect} at ${rule.hook}`;
     answer.rules.push({ rule: name, effect: rule.effect, why });
-    if (rule.effect === 'REDACT') answer.redactions.push(pattern!);
+    if (rule.effect === 'REDACT') answer.redactions.push(...spans);
     if (rule.effect === 'BLOCK' ? answer.effect !== 'BLOCK' : answer.effect === 'ALLOW')
       Object.assign(answer, { effect: rule.effect, why });
   }
   return answer;
 }
 
-/**
- * The text without the matches of REDACT rules. Its label does not change. Every pattern reads the original text, so that
- * one rule cannot break up a match of another.
- */
-export function redact(text: string, patterns: RE2JS[]): string {
-  const ranges = patterns.flatMap((pattern) => findAll(pattern, text)).toSorted((a, b) => a.start - b.start);
-  let result = '';
-  let at = 0;
-  for (const { start, end } of ranges) {
-    if (start === end) continue;
-    if (start >= at) result += `${text.slice(at, start)}[redacted]`;
-    at = Math.max(at, end);
-  }
-  return result + text.slice(at);
-}
-
-/** One search is linear, but searching again after every match is not. After this many matches the rest of the text is removed. */
-const mostMatches = 200;
-const mostWork = 20_000_000;
-
-function findAll(pattern: RE2JS, text: string): { start: number; end: number }[] {
-  const ranges: { start: number; end: number }[] = [];
-  const matcher = pattern.matcher(text);
-  const most = Math.max(1, Math.min(mostMatches, Math.floor(mostWork / (text.length + 1))));
-  while (matcher.find()) {
-    if (ranges.length === most) return [...ranges, { start: matcher.start(), end: text.length }];
-    ranges.push({ start: matcher.start(), end: matcher.end() });
-  }
-  return ranges;
-}
-
-function mismatch({ match }: PolicyRule, pattern: RE2JS | undefined, subject: HookSubject): string | undefined {
+function mismatch({ match }: PolicyRule, subject: HookSubject): string | undefined {
   if (match.tool !== undefined && !(subject.tool !== undefined && matchesGlob(match.tool, subject.tool)))
     return `tool is ${say(subject.tool)}, not "${match.tool}"`;
   if (match.channel !== undefined && !(subject.channel !== undefined && matchesGlob(match.channel, subject.channel)))
@@ -111,8 +113,6 @@ function mismatch({ match }: PolicyRule, pattern: RE2JS | undefined, subject: Ho
     return `agent is "${subject.agent}", not "${match.agentId}"`;
   if (match.keyPrefix !== undefined && !hasKeyPrefix(match.keyPrefix, subject.keys)) return `key does not start with "${match.keyPrefix}"`;
   if (match.taint !== undefined && !mayFlow(match.taint, subject.taint)) return `the session is ${subject.taint}, below ${match.taint}`;
-  if (pattern && subject.text === undefined) return 'there is no text to look at';
-  if (pattern && !pattern.test(subject.text!)) return 'the text does not match';
   return undefined;
 }
 

@@ -4,6 +4,7 @@ import type { Sessions } from '../sessions/sessions.ts';
 import type { LiveFacts } from '../sessions/describe.ts';
 import type { Config } from '../config/schema.ts';
 import type { Engine } from '../engine/engine.ts';
+import type { Verdicts } from '../engine/verdicts.ts';
 import { InterlaneError } from '../errors.ts';
 import { type Bus } from '../events/bus.ts';
 import { routesOf } from '../protocol/http.ts';
@@ -66,6 +67,7 @@ export interface DoorParts {
   engine: Engine;
   sessions: Sessions;
   invoker: Invoker;
+  verdicts: Pick<Verdicts, 'run'>;
   tools: readonly Tool[];
   liveFacts: LiveFacts;
   events: EventsParts;
@@ -88,7 +90,8 @@ export interface DoorParts {
 
 export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door & { close(): Promise<void> }> {
   const { cursors } = parts.events;
-  const { stateDir, clock, store, bus, engine, sessions, invoker, tools, liveFacts, live, metrics, newId, report, isGuest } = parts;
+  const { stateDir, clock, store, bus, engine, sessions, invoker, verdicts, tools, liveFacts, live, metrics, newId, report, isGuest } =
+    parts;
   const world = () => parts.current().world;
   const { config } = parts.current();
   const { host = config.gateway.host, port = config.gateway.port } = listen;
@@ -117,6 +120,7 @@ export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door &
     engine,
     sessions,
     invoker,
+    verdicts,
     liveFacts,
     auth,
     now: () => clock.now(),

@@ -28,6 +28,7 @@ export const sendDirect = (
   current: Current,
 ): EngineCommand<OperatorArgs & { to: DeliveryContext; text: string; causeId: string }, string[]> => ({
   name: 'send',
+  texts: ({ text }) => [{ hook: 'PRE_OUTPUT', text }],
   *body(t, args) {
     const { world } = current();
     const session = yield* existing(t, world, args);

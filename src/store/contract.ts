@@ -1,6 +1,7 @@
 // The store's contract: writes are named commands whose bodies yield queries; a promise resolves after its commit. Several gateways may
 // share one store, so a body takes the locks it needs by name, never reads a feed position, and may be run again after a conflict.
 import type { FeedEvent } from '../protocol/event.ts';
+import type { HookName } from '../protocol/labels.ts';
 import type { Pace } from '../pace.ts';
 
 /** What a query may carry: plain data, so that a command can be run in another thread, or again. */
@@ -70,6 +71,8 @@ export interface Writing<Event extends { pos: number } = FeedEvent> extends Read
  */
 export interface Command<Args, R, Event extends { pos: number } = FeedEvent> {
   name: string;
+  /** The texts that its body evaluates policy on, if its arguments have them: they are searched before it runs. */
+  texts?(args: Args): { hook: HookName; text: string }[];
   body(t: Writing<Event>, args: Args): Body<R>;
 }
 
@@ -117,6 +120,11 @@ export interface Store<Event extends { pos: number } = FeedEvent> {
 /** Another command was in the way. A store with several writers runs the body again; a caller sees at most BUSY. */
 export class Conflict extends Error {
   override readonly name = 'Conflict';
+}
+
+/** A body needs something that is made outside of transactions. It is undone as a whole; its caller makes it and runs it again. */
+export class Unready extends Error {
+  override readonly name = 'Unready';
 }
 
 /** Runs a body against something that answers each ask at once. */
@@ -210,7 +218,7 @@ export function writing<Event extends { pos: number }>(notes: Noted<Event>[]): W
         yield { sql: `RELEASE ${name}`, params: [], want: 'run' };
         return { ok: true, value };
       } catch (error) {
-        if (error instanceof Conflict) throw error;
+        if (error instanceof Conflict || error instanceof Unready) throw error;
         notes.length = before;
         yield { sql: `ROLLBACK TO ${name}`, params: [], want: 'run' };
         yield { sql: `RELEASE ${name}`, params: [], want: 'run' };

@@ -4,10 +4,11 @@ import { nearest } from '../nearest.ts';
 import { levelName, levelRank } from '../levels.ts';
 import { untilAborted } from '../abort.ts';
 import type { Config } from '../config/schema.ts';
-import { destinationOf, evaluate, partyOfRow } from '../engine/policy.ts';
+import { destinationOf, evaluate, filterResult, partyOfRow, withheldResult } from '../engine/policy.ts';
 import type { PendingCall, Turn, Usage } from '../engine/runner.ts';
 import { chargeSession } from '../engine/end.ts';
 import { raiseTaint } from '../engine/sessions.ts';
+import type { Verdicts } from '../engine/verdicts.ts';
 import * as offers from '../store/tables/offers.ts';
 import * as runs from '../store/tables/runs.ts';
 import * as sessions from '../store/tables/sessions.ts';
@@ -17,7 +18,6 @@ import { join, mayFlow, meet } from '../rules/taint.ts';
 import { serverOf, toolLevel } from '../rules/tool-policy.ts';
 import type { Destination } from '../protocol/session.ts';
 import { guestToolNames } from '../protocol/tool.ts';
-import { redact } from '../rules/hooks.ts';
 import { refusal, unknownOutcome } from '../wording.ts';
 import type { Level } from '../protocol/labels.ts';
 import type { ReadQuery } from '../store/contract.ts';
@@ -76,6 +76,8 @@ export interface InvokerParts extends ToolParts {
   pacer: Pacer;
   now(): number;
   current(): { world: World; config: Config };
+  /** Rules on text are evaluated through it. */
+  verdicts: Pick<Verdicts, 'run'>;
 }
 
 export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
@@ -119,7 +121,10 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
     const read = tool.params.safeParse(asked.args);
     if (!read.success) return refuse('INVALID_REQUEST', describe(tool, read.error));
     // 2. decide
-    const decision = evaluate({ action: 'tool', caller, tool: tool.name, text: JSON.stringify(read.data) }, parts.current().world);
+    const args = JSON.stringify(read.data);
+    const decision = await parts.verdicts.run(() =>
+      evaluate({ action: 'tool', caller, tool: tool.name, text: args }, parts.current().world),
+    );
     if (decision.effect === 'BLOCK') return refuse(decision.code ?? 'POLICY_BLOCKED', refusal.policy(tool.name, decision.why));
     // Redacted arguments could mean something else, so a REDACT rule refuses them instead.
     if (decision.effect === 'REDACT') return refuse('POLICY_BLOCKED', refusal.redactedArguments(tool.name));
@@ -149,18 +154,19 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
       outcome = await untilAborted(pace.signal, tool.run(context, read.data));
     } catch (thrown) {
       if (pace.signal.aborted || (thrown instanceof InterlaneError && thrown.code === 'LEASE_LOST')) throw thrown;
-      return refuse(thrown instanceof InterlaneError ? thrown.code : 'TOOL_FAILED', reasonOf(thrown));
+      const code = thrown instanceof InterlaneError ? thrown.code : 'TOOL_FAILED';
+      outcome = { value: { status: 'error', code, error: reasonOf(thrown) }, isError: true, taint: session.taint };
     }
     if ('pending' in outcome) return 'waiting';
     // 4. label the result, and apply the operator's rules to it
     const level = join(toolLevel(world.tools, tool.name), levelName(outcome.taint ?? 0));
     const taint = levelRank(level);
     const text = typeof outcome.value === 'string' ? outcome.value : JSON.stringify(outcome.value);
-    const result = evaluate({ action: 'result', caller, tool: tool.name, text }, parts.current().world);
-    const { usage } = outcome;
+    const result = await parts.verdicts.run(() => filterResult(parts.current().world, caller, tool.name, text));
+    const { usage, isError = false } = outcome;
     if (!mayFlow(level, highest)) return { ...refuse('ABOVE_CLEARANCE', refusal.aboveClearance(tool.name, level, highest)), usage };
-    if (result.effect === 'BLOCK') return { ...refuse(result.code ?? 'POLICY_BLOCKED', refusal.result(tool.name, result.why)), usage };
-    return { text: result.effect === 'REDACT' ? redact(text, result.redactions) : text, isError: outcome.isError ?? false, taint, usage };
+    if (result.text === undefined) return { ...refuse(...withheldResult(tool.name, result.decision)), usage };
+    return { text: result.text, isError, taint, usage };
   };
 
   return {

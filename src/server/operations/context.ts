@@ -1,6 +1,7 @@
 // What the handlers of all operations share: the caller's view, sessions by name, runs that the caller may know.
 import type { Cursors } from '../../cursor.ts';
 import type { Engine } from '../../engine/engine.ts';
+import type { Verdicts } from '../../engine/verdicts.ts';
 import { InterlaneError } from '../../errors.ts';
 import type { OperationName, ReadParams, Results } from '../../protocol/operations/all.ts';
 import { isTerminal } from '../../protocol/run.ts';
@@ -43,6 +44,8 @@ export interface OperationParts {
   engine: Engine;
   sessions: Sessions;
   invoker: Invoker;
+  /** Rules on text are evaluated through it. */
+  verdicts: Pick<Verdicts, 'run'>;
   liveFacts: LiveFacts;
   auth: Auth;
   now(): number;

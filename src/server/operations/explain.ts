@@ -11,13 +11,14 @@ export function explainHandlers(context: Context): Handlers<keyof typeof table> 
   return {
     'explain.route': async (question) => explainRoute(parts.current().routes, question),
     'explain.key': async (question) => explainKey(world(), question),
-    'explain.send': async (question) => explainSend(world(), question),
+    'explain.send': (question) => parts.verdicts.run(() => explainSend(world(), question)),
     'explain.access': async (question, call) => {
       // The visibility that an operator granted to a session counts, also if the question does not name it.
       const { caller } = question;
       const row = caller.see === undefined ? await find(call, { session: caller.key }).catch(() => undefined) : undefined;
       const see = row && settingsOf(row).see;
-      return explainAccess(world(), see === undefined ? question : { ...question, caller: { ...caller, see } });
+      const known = see === undefined ? question : { ...question, caller: { ...caller, see } };
+      return parts.verdicts.run(() => explainAccess(world(), known));
     },
     'explain.tools': async (question, call) => {
       // For a session that exists, the gateway adds what the question leaves out: level, parent, depth, channel.

@@ -1,0 +1,153 @@
+// The patterns of text rules: a message, or the arguments or the result of a call → where each pattern was found. Text in, plain data out,
+// so that another thread can search before a transaction needs the answer.
+import type { RE2JS } from 're2js';
+import { reasonOf } from '../errors.ts';
+
+/**
+ * `message`: the text itself. `result` of a tool: if it is JSON, the strings in it, decoded, at any depth. `arguments` of a call: the same,
+ * and across its strings, because the model that wrote them chose where to cut.
+ */
+export type TextForm = 'message' | 'arguments' | 'result';
+
+/** A place: which string of the text, and from where to where in it. A message is one string. */
+export type Span = [piece: number, start: number, end: number];
+
+/** The pattern was found, but not within one string. */
+const whole: Span = [-1, 0, 0];
+
+/** What came of one pattern. Undefined: it was not found. A pattern that failed must not let anything through. */
+export type Found = Span[] | { failed: string } | undefined;
+
+/** Deeper values are read as their JSON. */
+const mostDepth = 100;
+/** A string that is JSON itself is decoded, and the strings in it too, this often. */
+const mostNested = 4;
+
+export function findPatterns(patterns: readonly (RE2JS | undefined)[], text: string, form: TextForm): Found[] {
+  let read: ReadText | undefined;
+  return patterns.map((pattern) => {
+    try {
+      return pattern && findIn(pattern, (read ??= readText(text, form)));
+    } catch (thrown) {
+      return { failed: reasonOf(thrown) };
+    }
+  });
+}
+
+interface ReadText {
+  pieces: string[];
+  /** Strings inside of a piece that is JSON with escapes. */
+  nested: { piece: number; text: string }[];
+  /** Other readings of the whole. */
+  wholes: string[];
+}
+
+function readText(text: string, form: TextForm): ReadText {
+  const value = form === 'message' ? undefined : parsed(text);
+  if (value === undefined) return { pieces: [text], nested: [], wholes: [] };
+  const pieces = piecesOf(value);
+  const nested = pieces.flatMap((one, piece) => nestedIn(one, mostNested).map((inner) => ({ piece, text: inner })));
+  if (form === 'result') return { pieces, nested, wholes: [text] };
+  const values: string[] = [];
+  mapStrings(value, (one, isName) => (isName || values.push(one), one));
+  return { pieces, nested, wholes: [text, values.join(''), values.join(' '), pieces.join('')] };
+}
+
+function findIn(pattern: RE2JS, { pieces, nested, wholes }: ReadText): Span[] | undefined {
+  const spans = pieces.flatMap((text, piece) => findAll(pattern, text).map(({ start, end }): Span => [piece, start, end]));
+  const inside = nested.filter(({ text }) => pattern.test(text)).map(({ piece }): Span => [piece, 0, pieces[piece]!.length]);
+  if (spans.length + inside.length > 0) return [...spans, ...inside];
+  return wholes.some((text) => pattern.test(text)) ? [whole] : undefined;
+}
+
+/** One search is linear, but searching again after every match is not. After this many matches the rest of the text is removed. */
+const mostMatches = 200;
+const mostWork = 20_000_000;
+
+function findAll(pattern: RE2JS, text: string): { start: number; end: number }[] {
+  const ranges: { start: number; end: number }[] = [];
+  const matcher = pattern.matcher(text);
+  const most = Math.max(1, Math.min(mostMatches, Math.floor(mostWork / (text.length + 1))));
+  while (matcher.find()) {
+    if (ranges.length === most) return [...ranges, { start: matcher.start(), end: text.length }];
+    ranges.push({ start: matcher.start(), end: matcher.end() });
+  }
+  return ranges;
+}
+
+const redacted = '[redacted]';
+
+/** The text without these places. All of them are places in the original, so that one rule cannot break up a match of another. */
+export function redact(text: string, spans: readonly Span[], form: TextForm = 'message'): string {
+  if (spans.some(([piece]) => piece < 0)) return redacted;
+  const value = form === 'message' ? undefined : parsed(text);
+  if (value === undefined) return without(text, spans);
+  const byPiece = Map.groupBy(spans, ([piece]) => piece);
+  let piece = 0;
+  return JSON.stringify(mapStrings(value, (one) => without(one, byPiece.get(piece++) ?? [])));
+}
+
+function without(text: string, spans: readonly Span[]): string {
+  let result = '';
+  let at = 0;
+  for (const [, start, end] of spans.toSorted(([, a], [, b]) => a - b)) {
+    if (start === end) continue;
+    if (start >= at) result += `${text.slice(at, start)}${redacted}`;
+    at = Math.max(at, end);
+  }
+  return result + text.slice(at);
+}
+
+function parsed(text: string): object | undefined {
+  if (!/^\s*[[{]/.test(text)) return undefined;
+  try {
+    return JSON.parse(text) as object;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Without an escape the strings in a JSON text are the same in the text itself. */
+function nestedIn(text: string, depth: number): string[] {
+  const value = depth > 0 && text.includes('\\') ? parsed(text) : undefined;
+  if (value === undefined) return [];
+  const inner = piecesOf(value);
+  return [...inner, ...inner.flatMap((one) => nestedIn(one, depth - 1))];
+}
+
+function piecesOf(value: unknown): string[] {
+  const pieces: string[] = [];
+  mapStrings(value, (text) => (pieces.push(text), text));
+  return pieces;
+}
+
+/** A value of JSON with each of its strings changed: strings, numbers as text, and the names of fields, in the order of the document. */
+function mapStrings(value: unknown, change: (text: string, isName: boolean) => string, depth = 0): unknown {
+  switch (typeof value) {
+    case 'string':
+      return change(value, false);
+    case 'number':
+    case 'boolean': {
+      const text = String(value);
+      const changed = change(text, false);
+      return changed === text ? value : changed;
+    }
+    case 'object': {
+      if (value === null) return value;
+      if (depth >= mostDepth) return change(JSON.stringify(value), false);
+      if (Array.isArray(value)) return value.map((one) => mapStrings(one, change, depth + 1));
+      const fields = Object.entries(value).map(([name, one]) => [change(name, true), mapStrings(one, change, depth + 1)] as const);
+      const taken = new Map<string, number>();
+      return Object.fromEntries(fields.map(([name, one]) => [numbered(taken, name), one]));
+    }
+    default:
+      return value;
+  }
+}
+
+/** Two names that were redacted must not become one field. */
+function numbered(taken: Map<string, number>, name: string): string {
+  const before = taken.get(name) ?? 0;
+  taken.set(name, before + 1);
+  return before === 0 ? name : `${name} ${before + 1}`;
+}
