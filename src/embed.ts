@@ -3,6 +3,7 @@ import type { McpServer } from '@modelcontextprotocol/server';
 import type { Channel } from './channels/channel.ts';
 import type { Clock } from './clock.ts';
 import type { Change } from './config/change.ts';
+import type { Places } from './config/places.ts';
 import type { Config } from './config/schema.ts';
 import type { Accepted } from './engine/accept.ts';
 import type { Delta } from './engine/scheduler.ts';
@@ -18,6 +19,8 @@ import type { Tool } from './tools/define.ts';
 
 export interface GatewayOptions {
   stateDir: string;
+  /** Where each setting of the config is written, for messages. */
+  places?: Places | undefined;
   /** Where everything is kept, and closed with the gateway; by default a SQLite file in the state directory. */
   store?: Store;
   channels?: Channel[];
@@ -50,7 +53,7 @@ export interface GatewayOptions {
 
 /** A running gateway, as a program that embeds it sees it. */
 export interface Gateway {
-  /** What the config says that is probably not meant. */
+  /** What the config says that is probably not meant, with the place of each where the file is known. */
   readonly warnings: string[];
   readonly defaultAgentId: string;
   /** A message from outside; resolves when it is safe. */
@@ -58,7 +61,9 @@ export interface Gateway {
   /** The end of a run, or what it is doing when the time is over. */
   wait(runId: string, timeoutMs: number, signal?: AbortSignal): Promise<RunView>;
   /** Takes up another config where that is safe, from the next transaction on; says what waits for a restart. */
-  reload(config: Config): Promise<Change>;
+  reload(config: Config, places?: Places): Promise<Change>;
+  /** A changed config could not be read: `status` tells it, until another one is taken up. */
+  configRejected(why: string): void;
   /** The model that answers an agent's sessions which set nothing else; undefined where it is the scripted model. */
   modelOf(agentId: string): Choice | undefined;
   /** The port for clients, if one was asked for. */

@@ -70,8 +70,15 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
   // 1. what follows from the config alone
   const metrics = new Metrics();
   const verdicts: Verdicts = new Verdicts(() => current());
-  const setupParts = { stateDir, found: options.found, onDecision: metrics.countDecision, findText: verdicts.find };
-  let setup = makeSetup(initial, 1, setupParts);
+  const setupParts = {
+    stateDir,
+    found: options.found,
+    onDecision: metrics.countDecision,
+    findText: verdicts.find,
+    known: { tools: (options.tools ?? []).map(({ name }) => name), channels: (options.channels ?? []).map(({ name }) => name) },
+  };
+  let setup = makeSetup({ config: initial, places: options.places }, 1, setupParts);
+  const pending: { restart: string[]; rejected?: string } = { restart: [] };
   const current = () => setup;
   const { config } = setup;
 
@@ -192,7 +199,8 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
       newId,
       secret: (bytes) => randomBytes(bytes).toString('base64url'),
       model: () => runtimes.choiceOf(current().world.agents.defaultId)?.ref ?? 'scripted',
-      warnings: () => [...current().routes.warnings, ...outside.warnings()],
+      warnings: () => [...current().warnings, ...outside.warnings()],
+      pendingConfig: () => pending,
       stopping: () => closing !== undefined,
       isGuest: (session) => runtimes.isGuest(session),
       extendMcp: options.extendMcp,
@@ -230,7 +238,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
   }
   const gateway: Gateway = {
     get warnings() {
-      return current().routes.warnings;
+      return current().warnings;
     },
     get defaultAgentId() {
       return current().world.agents.defaultId;
@@ -240,15 +248,25 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
       return accepted;
     },
     wait: (runId, timeoutMs, signal) => engine.wait(runId, timeoutMs, signal),
-    reload: async (next) => {
+    reload: async (next, places) => {
       const before = current();
-      const change = changeOf(before.config, next);
-      // Parts of the config that need a restart stay as they were, so that no part acts on half of a change.
-      const { gateway: port, store: keeping, mcp } = before.config;
-      setup = makeSetup({ ...next, gateway: port, store: keeping, mcp }, before.rev + 1, setupParts);
+      try {
+        const { warnings } = makeSetup({ config: next, places }, before.rev + 1, setupParts);
+        // Parts of the config that need a restart stay as they were, so that no part acts on half of a change.
+        const { gateway: port, store: keeping, mcp } = before.config;
+        setup = { ...makeSetup({ config: { ...next, gateway: port, store: keeping, mcp } }, before.rev + 1, setupParts), warnings };
+      } catch (thrown) {
+        pending.rejected = reasonOf(thrown);
+        throw thrown;
+      }
+      delete pending.rejected;
+      // Compared with the start: what waited for a restart before this change still does.
+      const { restart } = changeOf(initial, next);
+      pending.restart = restart;
       await engine.openMains(mainSessions(current().world));
-      return change;
+      return { applied: changeOf(before.config, next).applied, restart };
     },
+    configRejected: (why) => void (pending.rejected = why),
     modelOf: (agentId) => runtimes.choiceOf(agentId),
     close,
     ...(door ? { server: door } : {}),

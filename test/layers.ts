@@ -3,8 +3,8 @@
 /** Lowest first. A part may import from the tiers below its own, and from nothing beside or above it. */
 export const tiers = [
   ['protocol'],
-  ['errors.ts', 'gaps.ts', 'abort.ts'],
-  ['clock.ts', 'cursor.ts', 'durations.ts', 'levels.ts', 'nearest.ts', 'pace.ts', 'round-robin.ts'],
+  ['errors.ts', 'gaps.ts', 'abort.ts', 'finding.ts'],
+  ['clock.ts', 'cursor.ts', 'durations.ts', 'levels.ts', 'nearest.ts', 'pace.ts', 'round-robin.ts', 'there.ts'],
   ['rules', 'config', 'store', 'client'],
   ['events', 'wording.ts'],
   ['engine'],
@@ -13,6 +13,7 @@ export const tiers = [
   ['tools', 'channels'],
   ['runtimes', 'delivery', 'mcp'],
   ['observe'],
+  ['mistakes.ts'],
   ['setup.ts'],
   ['server'],
   ['embed.ts'],

@@ -6,6 +6,7 @@ import { describe, expect, it } from 'vitest';
 import { run } from '../src/cli/program.ts';
 import type { Terminal } from '../src/cli/terminal.ts';
 import { readConfig } from '../src/config/load.ts';
+import { makeSetup } from '../src/setup.ts';
 
 const pages = [
   'README.md',
@@ -62,7 +63,10 @@ describe('the pages', () => {
   it('show sample configs that load without a warning', () => {
     const samples = [...text('README.md').matchAll(/```json5\n([\s\S]*?)```/g)].map((found) => found[1]!);
     expect(samples).toHaveLength(2);
-    for (const sample of samples) expect(readConfig(sample, 'README.md', { ANTHROPIC_API_KEY: 'x' }).warnings).toEqual([]);
+    for (const sample of samples)
+      expect(
+        makeSetup(readConfig(sample, 'README.md', { ANTHROPIC_API_KEY: 'x' }), 1, { stateDir: '/nowhere', found: undefined }).warnings,
+      ).toEqual([]);
   });
 
   it('describe continuous integration that runs what the README says', () => {

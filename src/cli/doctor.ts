@@ -4,14 +4,13 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { defaultConfig, loadConfig } from '../config/load.ts';
 import { findPaths, type PathFlags, type Paths } from '../config/paths.ts';
-import type { Config } from '../config/schema.ts';
 import { errorTable, InterlaneError, type ErrorCode } from '../errors.ts';
-import { compileWorld } from '../rules/decide.ts';
-import { compileRoutes } from '../rules/route.ts';
 import type { CliFile } from '../server/cli-file.ts';
+import type { Setup } from '../setup.ts';
 import { inspectStore, isHeld } from '../store/sqlite/inspect.ts';
+import { setupHere } from './config-check.ts';
 import { running } from './reach.ts';
-import { answer, columns, oneLine, paint, size, type Terminal } from './terminal.ts';
+import { answer, oneLine, paint, size, type Terminal } from './terminal.ts';
 
 export interface DoctorFlags extends PathFlags {
   port?: number;
@@ -41,16 +40,17 @@ export async function doctor(terminal: Terminal, flags: DoctorFlags): Promise<nu
   const own = await running(named.stateDir);
   // For a running gateway, check the config it runs on, unless a flag names another.
   const paths = { ...named, configFile: named.configFile ?? own?.config };
-  const { config, findings: configFindings } = checkConfig(terminal, paths);
+  const { setup, findings: configFindings } = await checkConfig(terminal, paths);
+  const { host, port } = (setup?.config ?? defaultConfig()).gateway;
   const findings = [
     checkNode(),
     ...configFindings,
     ...checkState(paths.stateDir),
     checkStore(paths.stateDir),
     checkGateway(paths.stateDir, own),
-    await checkPort(config.gateway.host, flags.port ?? portOf(terminal) ?? config.gateway.port, own),
+    await checkPort(host, flags.port, portOf(terminal) ?? port, own),
     checkSpace(paths.stateDir),
-    await checkModel(terminal, config),
+    ...(setup ? [await checkModel(setup)] : []),
   ];
   const broken = findings.find(({ state }) => state === 'bad');
   answer(terminal, flags.json, { ok: broken === undefined, findings }, () => render(terminal, findings));
@@ -58,31 +58,31 @@ export async function doctor(terminal: Terminal, flags: DoctorFlags): Promise<nu
 }
 
 /** Asks the service of the model; the request is free. */
-async function checkModel(terminal: Terminal, config: Config): Promise<Finding> {
-  const [{ findModel }, { probe }] = await Promise.all([import('../runtimes/model/models.ts'), import('../runtimes/model/probe.ts')]);
-  const found = await findModel(config, terminal.env, fetch);
-  const ref = config.agents.defaults.model ?? (found && `${found.provider}/${found.model}`);
-  if (ref === undefined)
+async function checkModel({ config, models, world }: Setup): Promise<Finding> {
+  const [choice] = models.choices(world.agents.defaultId, undefined);
+  if (!choice)
     return note(
       'model',
       'no model is configured or found; the scripted model answers',
       'set ANTHROPIC_API_KEY, OPENAI_API_KEY or agents.defaults.model',
     );
-  const name = ref.slice(0, ref.indexOf('/'));
-  const settings = config.models.providers[name] ?? found?.settings;
-  if (!settings)
-    return bad('model', 'CONFIG_INVALID', `${ref}: models.providers has no "${name}"`, `add models.providers.${name} to the config`);
-  const wrong = await probe(settings, fetch);
-  if (wrong === undefined) return ok('model', `${ref} answers${found ? ` (${found.by})` : ''}`);
-  return bad('model', 'MODEL_FAILED', `${ref}: ${wrong}`, `check models.providers.${name}: its baseUrl and apiKey`);
+  const { ref, provider } = choice;
+  const { probe } = await import('../runtimes/model/probe.ts');
+  const wrong = await probe(models.service(provider)!, fetch);
+  if (wrong === undefined) return ok('model', `${ref} answers${choice.source === 'found' ? ' (found on this machine)' : ''}`);
+  const fix = Object.hasOwn(config.models.providers, provider)
+    ? `check models.providers.${provider}: its baseUrl and apiKey`
+    : 'check the key in the environment, or set agents.defaults.model';
+  return bad('model', 'MODEL_FAILED', `${ref}: ${wrong}`, fix);
 }
 
 function render(terminal: Terminal, findings: Finding[]): string {
   const marks = { ok: paint(terminal, 'green', '✓'), note: paint(terminal, 'yellow', '·'), bad: paint(terminal, 'red', '✗') };
   const width = Math.max(...findings.map(({ what }) => what.length));
-  const lines = columns(findings.map(({ what, says }) => [what, oneLine(says)])).flatMap((line, at) => {
-    const { state, fix } = findings[at]!;
-    return [`${marks[state]}${line.slice(1)}`, ...(fix === undefined ? [] : [`${' '.repeat(width + 4)}→ ${oneLine(fix)}`])];
+  const lines = findings.flatMap(({ what, state, says, fix }) => {
+    const [first = '', ...more] = says.split('\n').filter((line) => line.trim() !== '');
+    const below = [...more, ...(fix === undefined ? [] : [`→ ${fix}`])];
+    return [`${marks[state]} ${what.padEnd(width)}  ${oneLine(first)}`, ...below.map((line) => `${' '.repeat(width + 4)}${oneLine(line)}`)];
   });
   const broken = findings.filter(({ state }) => state === 'bad').length;
   const sum = broken === 0 ? paint(terminal, 'green', 'Nothing is broken.') : paint(terminal, 'red', `${broken} broken.`);
@@ -96,17 +96,16 @@ function checkNode(): Finding {
     : bad('node', 'UNAVAILABLE', `${found} is too old`, `install Node.js ${neededNode} or newer`);
 }
 
-function checkConfig(terminal: Terminal, paths: Paths): { config: Config; findings: Finding[] } {
-  if (paths.configFile === undefined)
-    return { config: defaultConfig(), findings: [ok('config', `built-in defaults; there is no ${paths.usualConfigFile}`)] };
+/** The same check as of `up` and `config check`. */
+async function checkConfig(terminal: Terminal, paths: Paths): Promise<{ setup?: Setup; findings: Finding[] }> {
   try {
-    const { config, warnings } = loadConfig(paths.configFile, terminal.env);
-    const notes = [...warnings, ...compileRoutes(config, compileWorld(config).agents).warnings];
-    return { config, findings: [ok('config', paths.configFile), ...notes.map((warning) => note('config', warning))] };
+    const loaded = paths.configFile === undefined ? { config: defaultConfig() } : loadConfig(paths.configFile, terminal.env);
+    const setup = await setupHere(terminal, paths, loaded);
+    const says = paths.configFile ?? `built-in defaults; there is no ${paths.usualConfigFile}`;
+    return { setup, findings: [ok('config', says), ...setup.warnings.map((warning) => note('config', warning))] };
   } catch (thrown) {
     if (!(thrown instanceof InterlaneError)) throw thrown;
-    const finding = bad('config', thrown.code, thrown.message, 'fix the file; "interlane config docs" lists every setting');
-    return { config: defaultConfig(), findings: [finding] };
+    return { findings: [bad('config', thrown.code, thrown.message, 'fix the file; "interlane config docs" lists every setting')] };
   }
 }
 
@@ -165,8 +164,11 @@ function portOf({ env }: Terminal): number | undefined {
   return /^\d{1,5}$/.test(written) && Number(written) <= 65_535 ? Number(written) : undefined;
 }
 
-async function checkPort(host: string, port: number, own: CliFile | undefined): Promise<Finding> {
-  if (own && Number(URL.parse(own.url)?.port) === port) return ok('port', `${port} on ${host}, used by this gateway`);
+/** A running gateway has its port, whatever the config says by now; a port that a flag names is checked all the same. */
+async function checkPort(host: string, asked: number | undefined, usual: number, own: CliFile | undefined): Promise<Finding> {
+  const used = own && Number(URL.parse(own.url)?.port);
+  if (used !== undefined && (asked ?? used) === used) return ok('port', `${used}, used by this gateway`);
+  const port = asked ?? usual;
   const failed = await new Promise<NodeJS.ErrnoException | undefined>((resolve) => {
     const server = createServer().once('error', resolve);
     server.listen({ host, port }, () => server.close(() => resolve(undefined)));

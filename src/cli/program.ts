@@ -67,7 +67,7 @@ function gatewayCommands(root: Command, terminal: Terminal, outcome: { status: n
     .action(async (flags: PathFlags & UpFlags) => {
       const { paths, loaded } = await open(terminal, flags);
       const { up } = await import('./up.ts');
-      await up(terminal, paths, loaded.config, loaded.warnings, flags);
+      await up(terminal, paths, loaded, flags);
     });
 
   client(root, 'status', 'status', 'show what the gateway is doing').action(
@@ -255,14 +255,7 @@ function ruleCommands(root: Command, terminal: Terminal): void {
   command(configCommand, terminal, 'check', 'check a config file and show each mistake with its position').action(
     async (flags: PathFlags) => {
       const { paths, loaded } = await open(terminal, flags);
-      const [{ compileWorld }, { compileRoutes }] = await Promise.all([import('../rules/decide.ts'), import('../rules/route.ts')]);
-      const { warnings } = compileRoutes(loaded.config, compileWorld(loaded.config).agents);
-      for (const warning of [...loaded.warnings, ...warnings]) terminal.stdout.write(`! ${warning}\n`);
-      terminal.stdout.write(
-        paths.configFile
-          ? `${paths.configFile} is fine.\n`
-          : `There is no config file at ${paths.usualConfigFile}; the built-in defaults apply.\n`,
-      );
+      await (await import('./config-check.ts')).configCheck(terminal, paths, loaded);
     },
   );
 }
@@ -384,7 +377,7 @@ function configure(made: Command, terminal: Terminal): Command {
 async function open(terminal: Terminal, flags: PathFlags): Promise<{ paths: Paths; loaded: LoadedConfig }> {
   const { defaultConfig, loadConfig } = await import('../config/load.ts');
   const paths = findPaths(flags, terminal.env, terminal.home);
-  const loaded = paths.configFile === undefined ? { config: defaultConfig(), warnings: [] } : loadConfig(paths.configFile, terminal.env);
+  const loaded = paths.configFile === undefined ? { config: defaultConfig() } : loadConfig(paths.configFile, terminal.env);
   return { paths, loaded };
 }
 

@@ -1,9 +1,10 @@
 // Flags, environment and the file of the running gateway → a connection, or an error that names what was tried and what to do.
-import { readFileSync } from 'node:fs';
+import { accessSync, constants, readFileSync } from 'node:fs';
 import { connect, type Client } from '../client/client.ts';
 import { cliFile, findPaths } from '../config/paths.ts';
 import { InterlaneError, type ErrorCode } from '../errors.ts';
 import type { CliFile } from '../server/cli-file.ts';
+import { isThere } from '../there.ts';
 import type { Terminal } from './terminal.ts';
 import { version } from './version.ts';
 
@@ -101,7 +102,18 @@ function readCliFile(stateDir: string): CliFile | undefined {
     const usable = typeof url === 'string' && typeof token === 'string' && typeof pid === 'number';
     return usable ? { url, token, pid, ...(typeof config === 'string' ? { config } : {}) } : undefined;
   } catch {
+    // A file that is gone, or half written, is of no gateway; one that may not be read is told.
+    isReadable(cliFile(stateDir));
     return undefined;
+  }
+}
+
+function isReadable(file: string): void {
+  if (!isThere(file)) return;
+  try {
+    accessSync(file, constants.R_OK);
+  } catch {
+    throw new InterlaneError('FILE_UNREADABLE', `file ${file} cannot be read: permission denied; use the account that runs the gateway`);
   }
 }
 

@@ -16,8 +16,17 @@ export async function status(terminal: Terminal, client: Client, json?: boolean)
       ['model', now.model],
     ];
     const title = `Interlane ${now.version} at ${url}, up ${span(now.uptimeMs)} (process ${now.pid})`;
-    const notes = now.warnings.map((warning) => `  ! ${oneLine(warning)}`);
-    const told = notes.length === 0 ? [] : ['', paint(terminal, 'yellow', `${count(notes.length, 'warning')}:`), ...notes];
+    const { restart, rejected } = now.config;
+    const said = [
+      ...(rejected === undefined ? [] : [`the changed config was rejected, and the previous one is still used: ${rejected}`]),
+      ...(restart.length === 0 ? [] : [`the config has changed; restart to apply: ${restart.join(', ')}`]),
+      ...now.warnings,
+    ];
+    const notes = said.flatMap((warning) => {
+      const [first = '', ...more] = warning.split('\n').filter((line) => line.trim() !== '');
+      return [`  ! ${oneLine(first)}`, ...more.map((line) => `    ${oneLine(line)}`)];
+    });
+    const told = said.length === 0 ? [] : ['', paint(terminal, 'yellow', `${count(said.length, 'warning')}:`), ...notes];
     return [paint(terminal, 'bold', title), '', ...columns(rows.map(([name, value]) => [name, oneLine(value)])), ...told, ''].join('\n');
   });
 }

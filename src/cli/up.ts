@@ -1,15 +1,18 @@
 // `interlane up`: load the config, start the gateway, print one screen, run until a stop signal.
-import { chmodSync, existsSync, mkdirSync, statSync } from 'node:fs';
+import { chmodSync, mkdirSync, statSync } from 'node:fs';
 import { enableCompileCache, flushCompileCache } from 'node:module';
-import { connect } from 'node:net';
+import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import type { Paths } from '../config/paths.ts';
-import { watchConfig, type Change } from '../config/change.ts';
-import { defaultConfig, loadConfig } from '../config/load.ts';
+import { watchConfig } from '../config/change.ts';
+import { defaultConfig, loadConfig, type LoadedConfig } from '../config/load.ts';
 import type { Config } from '../config/schema.ts';
 import { InterlaneError, reasonOf } from '../errors.ts';
 import type { Choice, Found } from '../runtimes/model/choice.ts';
 import type { Log } from '../observe/log.ts';
+import { isLoopback } from '../server/access.ts';
+import { isThere } from '../there.ts';
+import type { Gateway } from '../embed.ts';
 import { running } from './reach.ts';
 import { columns, paint, visible, type Terminal } from './terminal.ts';
 import { version } from './version.ts';
@@ -19,14 +22,14 @@ export interface UpFlags {
   port?: number;
 }
 
-export async function up(terminal: Terminal, paths: Paths, config: Config, warnings: string[], flags: UpFlags): Promise<void> {
+export async function up(terminal: Terminal, paths: Paths, { config, places }: LoadedConfig, flags: UpFlags): Promise<void> {
   const listen = listenAt(terminal.env, config, flags, paths.configFile);
   const open = openState(paths.stateDir);
   enableCompileCache(join(paths.stateDir, 'cache')); // the next start is faster
-  const [{ startGateway }, { createLog }, { findModel }] = await Promise.all([
+  const [{ startGateway }, { createLog }, { modelHere }] = await Promise.all([
     import('../start.ts'),
     import('../observe/log.ts'),
-    import('../runtimes/model/models.ts'),
+    import('./config-check.ts'),
   ]);
   const log = createLog({
     level: config.log.level,
@@ -34,10 +37,10 @@ export async function up(terminal: Terminal, paths: Paths, config: Config, warni
     write: (line) => void terminal.stderr.write(visible(line.trimEnd()) + '\n'),
   });
   const warn = (message: string) => log.warn(message);
-  const found = await findModel(config, terminal.env, fetchIfThere);
+  const found = await modelHere(terminal, config);
   let gateway: Awaited<ReturnType<typeof startGateway>>;
   try {
-    gateway = await startGateway(config, { stateDir: paths.stateDir, warn, log, listen, found });
+    gateway = await startGateway(config, { places, stateDir: paths.stateDir, warn, log, listen, found });
   } catch (thrown) {
     if (await sayRunning(terminal, paths.stateDir, thrown)) return;
     throw thrown;
@@ -45,9 +48,9 @@ export async function up(terminal: Terminal, paths: Paths, config: Config, warni
   // Listen for signals before printing the screen, so that one right after the last line is not missed.
   const stopped = stopSignal(terminal);
   const { server, defaultAgentId: defaultId } = gateway;
-  const notes = [...warnings, ...gateway.warnings, ...open];
+  const notes = [...gateway.warnings, ...open, ...openToOthers(listen.host)];
   const model = gateway.modelOf(defaultId);
-  terminal.stdout.write(screen(terminal, { paths, config, found, model, server: server!, defaultId, notes }));
+  terminal.stdout.write(screen(terminal, { paths, config, found, model, host: listen.host, server: server!, defaultId, notes }));
   flushCompileCache();
   log.info({ url: server!.url, version, pid: process.pid }, 'gateway is up');
   const unwatch = followConfig(paths.configFile ?? paths.usualConfigFile, terminal.env, gateway, log);
@@ -58,29 +61,39 @@ export async function up(terminal: Terminal, paths: Paths, config: Config, warni
   terminal.stdout.write('Stopped.\n');
 }
 
-/** Checks the port first: loading `fetch` takes 20 ms and 5 MB, and usually nothing listens. */
-const fetchIfThere: typeof fetch = async (input, init) => {
-  const { hostname, port } = new URL(input);
-  await new Promise<void>((resolve, reject) => {
-    const socket = connect({ host: hostname, port: Number(port), ...(init?.signal ? { signal: init.signal } : {}) });
-    socket.once('error', reject);
-    socket.once('connect', () => {
-      socket.destroy();
-      resolve();
-    });
-  });
-  return fetch(input, init);
-};
+const wildcards = new Set(['0.0.0.0', '::']);
+
+/** The addresses at which other machines reach the gateway. */
+function reachableAt(host: string, port: number): string[] {
+  if (!wildcards.has(host)) return [];
+  const addresses = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
+  return addresses
+    .filter(({ internal, family, scopeid }) => !internal && (family === 'IPv4' || (host === '::' && scopeid === 0)))
+    .map(({ address, family }) => `http://${family === 'IPv4' ? address : `[${address}]`}:${port}`);
+}
+
+function openToOthers(host: string): string[] {
+  if (isLoopback(host)) return [];
+  return [`other machines can connect to ${host}, without encryption; each needs a token, and a proxy with TLS keeps it from being read`];
+}
 
 /** Applies a changed or new config file; an invalid one changes nothing. */
-function followConfig(file: string, env: Terminal['env'], gateway: { reload(config: Config): Promise<Change> }, log: Log): () => void {
+function followConfig(
+  file: string,
+  env: Terminal['env'],
+  gateway: Pick<Gateway, 'reload' | 'configRejected' | 'warnings'>,
+  log: Log,
+): () => void {
   const take = async () => {
     try {
-      const { applied, restart } = await gateway.reload(existsSync(file) ? loadConfig(file, env).config : defaultConfig());
+      const { config, places }: LoadedConfig = isThere(file) ? loadConfig(file, env) : { config: defaultConfig() };
+      const { applied, restart } = await gateway.reload(config, places);
+      for (const warning of gateway.warnings) log.warn(warning);
       if (applied.length > 0) log.warn({ settings: applied.join(', ') }, 'config changed');
       if (restart.length > 0) log.warn({ settings: restart.join(', ') }, `config changed; restart to apply: ${restart.join(', ')}`);
     } catch (thrown) {
-      log.error(`config rejected; still using the previous one: ${reasonOf(thrown).replace('; nothing was started', '')}`);
+      gateway.configRejected(reasonOf(thrown));
+      log.error(`config rejected; still using the previous one: ${reasonOf(thrown)}`);
     }
   };
   return watchConfig(file, () => void take());
@@ -144,7 +157,8 @@ interface Up {
   found: Found | undefined;
   /** What answers the default agent, if it is not the scripted one. */
   model: Choice | undefined;
-  server: { url: string; signInUrl: string; adminToken: string | undefined };
+  host: string;
+  server: { url: string; port: number; signInLink(): string; adminToken: string | undefined };
   defaultId: string;
   notes: string[];
 }
@@ -178,14 +192,16 @@ function modelRows({ config, found, model, defaultId }: Up): [string, string][] 
   ];
 }
 
+/** A secret is printed to a person only: where standard output is no terminal, it would stay in a log. */
 function screen(terminal: Terminal, up: Up): string {
-  const { paths, config, server, defaultId, notes } = up;
+  const { paths, config, host, server, defaultId, notes } = up;
+  const shown = terminal.stdout.isTTY === true;
   const listed = config.agents.list.map((entry) => entry.name ?? entry.id);
   const agents = listed.length === 0 ? ['main'] : listed;
   const { tools, policy } = config;
   const rows: [string, string][] = [
-    ['sign in', `${server.signInUrl}  (once, within ten minutes)`],
-    ['address', server.url],
+    ['sign in', shown ? `${server.signInLink()}  (once, within ten minutes)` : 'for a link, run: interlane token sign-in'],
+    ['address', [server.url, ...reachableAt(host, server.port)].join('  ')],
     ['config', paths.configFile ?? `built-in defaults (to change them, write ${paths.usualConfigFile})`],
     ['store', `${paths.stateDir} (SQLite, durability ${config.store.durability})`],
     ['agents', `${agents.join(', ')} (default: ${defaultId})`],
@@ -196,7 +212,9 @@ function screen(terminal: Terminal, up: Up): string {
     ],
   ];
   const lines = [paint(terminal, 'bold', `Interlane ${version}`), '', ...columns(rows), ''];
-  if (server.adminToken !== undefined)
+  if (server.adminToken !== undefined && !shown)
+    lines.push('The admin token is not printed to a log. To get one, run: interlane token rotate admin', '');
+  else if (server.adminToken !== undefined)
     lines.push(
       `Your admin token, for other machines and programs. Store it now; it won't be shown again:`,
       '',

@@ -170,54 +170,6 @@ describe('what was found', () => {
   });
 });
 
-describe('warnings', () => {
-  it('name each setting that has no effect yet, once, with its line', () => {
-    expect(read(`{\n hooks: { enabled: true, token: "x" },\n session: {\n  threadBindings: {} } }`).warnings).toEqual([
-      'hooks (c.json5:2) has no effect yet in this version',
-      'session.threadBindings (c.json5:4) has no effect yet in this version',
-    ]);
-  });
-
-  it('say which id an agent really gets, which default is taken, and who keeps a doubly linked id', () => {
-    const { warnings } = read(
-      `{ agents: { list: [{ id: "My Agent", default: true }, { id: "b", default: true }] }, session: { identityLinks: { ana: ["x:1"], bea: ["X:1"] } } }`,
-    );
-    expect(warnings).toEqual([
-      'agents.list[0].id "My Agent" is used as "my-agent"',
-      'agents.list has 2 entries with default: true; agents.list[0] is used',
-      'session.identityLinks lists one id for both "ana" and "bea"; "ana" is used',
-    ]);
-  });
-
-  it('do not repeat a value from the environment', () => {
-    const { warnings } = read(`{ agents: { list: [{ id: "\${WHO}" }, { id: "b", subagents: { allowAgents: ["\${WHO2}"] } }] } }`, {
-      WHO: 'Top Secret',
-      WHO2: 'other',
-    });
-    expect(warnings).toHaveLength(2);
-    expect(warnings.join()).not.toMatch(/secret|other/i);
-  });
-
-  it('name policy rules that nothing asks yet, or that can never match, and agents that are not there', () => {
-    const rules = [
-      { id: 'a', hook: 'SECRET_ACCESS', effect: 'BLOCK' },
-      { id: 'b', hook: 'PRE_OUTPUT', match: { tool: 'x' }, effect: 'BLOCK' },
-    ];
-    expect(
-      read(JSON.stringify({ policy: { rules }, agents: { list: [{ id: 'a' }], defaults: { subagents: { allowAgents: ['wrok', '*'] } } } }))
-        .warnings,
-    ).toEqual([
-      'agents.defaults.subagents.allowAgents[0] "wrok" is not in agents.list',
-      'policy.rules[0].hook SECRET_ACCESS is not evaluated yet in this version, so the rule has no effect',
-      'policy.rules[1].match.tool never matches at PRE_OUTPUT; tools are known at PRE_TOOL_CALL and POST_TOOL_RESPONSE',
-    ]);
-  });
-
-  it('are silent for an ordinary config', () => {
-    expect(read(`{ session: { dmScope: "per-peer" }, bindings: [{ agentId: "main", match: { channel: "irc" } }] }`).warnings).toEqual([]);
-  });
-});
-
 it('never fails in another way than with a list of problems, whatever the file holds', () => {
   const words = fc.constantFrom(
     '{',

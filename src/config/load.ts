@@ -1,18 +1,17 @@
-// Config file → validated config and warnings, or one error with the place of each problem and its fix.
+// Config file → config that fits the schema and the places of its settings, or one error with each problem and its fix.
 import { readFileSync, statSync } from 'node:fs';
 import type { z } from 'zod';
 import { nearest } from '../nearest.ts';
 import { InterlaneError, reasonOf } from '../errors.ts';
-import { agentId, platformId } from '../protocol/ids.ts';
-import type { HookName } from '../protocol/labels.ts';
+import { byPlace, pathText, shorten, type Places } from './places.ts';
 import { listSettings, placeOf } from './reference.ts';
 import { Config } from './schema.ts';
 import { readSource, SourceError, type Place, type Source } from './source.ts';
 
 export interface LoadedConfig {
   config: Config;
-  /** Settings that work, but perhaps not as intended. */
-  warnings: string[];
+  /** Where each setting is written, for messages. The built-in defaults have none. */
+  places?: Places | undefined;
 }
 
 const largestFile = 16 * 1024 * 1024;
@@ -32,15 +31,16 @@ export function readConfig(text: string, file: string, env: Record<string, strin
   const problems = source.problems.map(({ path, at, message }) => problem(file, at, `${pathText(path)} ${message}`));
   const checked = Config.safeParse(source.value, { reportInput: true });
   if (!checked.success) problems.push(...checked.error.issues.flatMap((issue) => describeIssue(issue, source, file)));
-  if (problems.length > 0 || !checked.success) {
-    const more = problems.length > mostProblems ? `\n\n… and ${problems.length - mostProblems} more` : '';
-    const count = problems.length === 1 ? 'a problem' : `${problems.length} problems`;
-    throw new InterlaneError(
-      'CONFIG_INVALID',
-      `config has ${count}; nothing was started\n\n${problems.slice(0, mostProblems).join('\n\n')}${more}`,
-    );
-  }
-  return { config: checked.data, warnings: [...notYetWarnings(source, file), ...likelyMistakes(checked.data, source)] };
+  if (problems.length > 0 || !checked.success)
+    throw invalidConfig(problems.toSorted((a, b) => byPlace(a.at, b.at)).map(({ text }) => text));
+  return { config: checked.data, places: { ...source, file } };
+}
+
+/** The one error about a config: the problems, in the order of the file. */
+export function invalidConfig(problems: string[]): InterlaneError {
+  const more = problems.length > mostProblems ? `\n\n… and ${problems.length - mostProblems} more` : '';
+  const count = problems.length === 1 ? 'a problem' : `${problems.length} problems`;
+  return new InterlaneError('CONFIG_INVALID', `config has ${count}\n\n${problems.slice(0, mostProblems).join('\n\n')}${more}`);
 }
 
 function readText(file: string): string {
@@ -67,18 +67,20 @@ function parseSource(text: string, file: string, env: Record<string, string | un
   } catch (thrown) {
     if (!(thrown instanceof SourceError)) throw thrown;
     const advice = text.trim() === '' ? '\n  an empty config is written {}' : '';
-    throw new InterlaneError(
-      'CONFIG_INVALID',
-      `config has a problem; nothing was started\n\n${problem(file, thrown.at, `the file ${thrown.message}`)}${advice}`,
-    );
+    throw invalidConfig([`${problem(file, thrown.at, `the file ${thrown.message}`).text}${advice}`]);
   }
 }
 
-function problem(file: string, at: Place, headline: string, details: string[] = []): string {
-  return [`${file}:${at.line}:${at.column}  ${headline}`, ...details.map((detail) => `  ${detail}`)].join('\n');
+interface Problem {
+  at: Place;
+  text: string;
 }
 
-function describeIssue(issue: z.core.$ZodIssue, source: Source, file: string): string[] {
+function problem(file: string, at: Place, headline: string, details: string[] = []): Problem {
+  return { at, text: [`${file}:${at.line}:${at.column}  ${headline}`, ...details.map((detail) => `  ${detail}`)].join('\n') };
+}
+
+function describeIssue(issue: z.core.$ZodIssue, source: Source, file: string): Problem[] {
   if (issue.code === 'unrecognized_keys') return issue.keys.map((name) => unknownSetting(name, issue.path, source, file));
   const place = placeOf(issue.path);
   const written = source.written(issue.path);
@@ -106,7 +108,7 @@ function describeIssue(issue: z.core.$ZodIssue, source: Source, file: string): s
   return [problem(file, at, `${path} is not valid`, details)];
 }
 
-function unknownSetting(name: string, parent: PropertyKey[], source: Source, file: string): string {
+function unknownSetting(name: string, parent: PropertyKey[], source: Source, file: string): Problem {
   const names = placeOf(parent)?.names ?? [];
   const [near] = nearest(name, names);
   // The same name at other places in the config, the nearest first.
@@ -118,96 +120,4 @@ function unknownSetting(name: string, parent: PropertyKey[], source: Source, fil
   if (near) details.push(`did you mean "${near}"?`);
   else if (elsewhere) details.push(`did you mean ${elsewhere.path}?`);
   return problem(file, source.nameAt([...parent, name]), `${pathText([...parent, name])} is not a setting`, details);
-}
-
-function notYetWarnings(source: Source, file: string): string[] {
-  const warnings: string[] = [];
-  const visit = (value: unknown, path: PropertyKey[]) => {
-    if (path.length > 0 && placeOf(path)?.notYet) {
-      warnings.push(`${pathText(path)} (${file}:${source.nameAt(path).line}) has no effect yet in this version`);
-    } else if (Array.isArray(value)) {
-      value.forEach((item, index) => visit(item, [...path, index]));
-    } else if (typeof value === 'object' && value !== null) {
-      for (const [name, item] of Object.entries(value)) visit(item, [...path, name]);
-    }
-  };
-  visit(source.value, []);
-  return warnings;
-}
-
-/** Quotes values as they are written in the file, so that no value from the environment appears. */
-function likelyMistakes(config: Config, source: Source): string[] {
-  const warnings: string[] = [];
-  const { list } = config.agents;
-  const ids = new Set(list.map((entry) => agentId(entry.id)));
-  list.forEach((entry, index) => {
-    const id = agentId(entry.id);
-    const path = ['agents', 'list', index, 'id'];
-    const written = source.written(path) ?? '';
-    if (id !== entry.id)
-      warnings.push(
-        `${pathText(path)} ${written} is used as ${written.includes('${') ? 'an id of a-z, 0-9, "_" and "-" only' : `"${id}"`}`,
-      );
-    warnings.push(...unknownAgents(ids, entry.subagents.allowAgents, ['agents', 'list', index, 'subagents', 'allowAgents'], source));
-  });
-  warnings.push(
-    ...unknownAgents(ids, config.agents.defaults.subagents.allowAgents, ['agents', 'defaults', 'subagents', 'allowAgents'], source),
-  );
-  const defaults = list.flatMap((entry, index) => (entry.default ? [index] : []));
-  if (defaults.length > 1)
-    warnings.push(`agents.list has ${defaults.length} entries with default: true; agents.list[${defaults[0]!}] is used`);
-  const linked = new Map<string, string>();
-  for (const [person, entries] of Object.entries(config.session.identityLinks)) {
-    for (const entry of entries) {
-      const colon = entry.indexOf(':');
-      const key = JSON.stringify([platformId(entry.slice(0, colon)), platformId(entry.slice(colon + 1))]);
-      const earlier = linked.get(key);
-      if (earlier !== undefined && earlier !== person)
-        warnings.push(`session.identityLinks lists one id for both "${earlier}" and "${person}"; "${earlier}" is used`);
-      else linked.set(key, person);
-    }
-  }
-  config.policy.rules.forEach((rule, index) => {
-    if (!askedHooks.has(rule.hook))
-      warnings.push(`policy.rules[${index}].hook ${rule.hook} is not evaluated yet in this version, so the rule has no effect`);
-    else if (rule.match.tool !== undefined && !/TOOL/.test(rule.hook))
-      warnings.push(
-        `policy.rules[${index}].match.tool never matches at ${rule.hook}; tools are known at PRE_TOOL_CALL and POST_TOOL_RESPONSE`,
-      );
-  });
-  return warnings;
-}
-
-/** The hooks that this version evaluates. */
-const askedHooks = new Set<HookName>([
-  'PRE_CONTEXT_INJECTION',
-  'PRE_TOOL_CALL',
-  'POST_TOOL_RESPONSE',
-  'PRE_OUTPUT',
-  'AGENT_INVOCATION',
-  'MCP_TOOL_CALL',
-]);
-
-function unknownAgents(known: Set<string>, allowed: string[] | undefined, path: PropertyKey[], source: Source): string[] {
-  if (known.size === 0) return [];
-  return (allowed ?? []).flatMap((id, index) =>
-    id.trim() === '*' || known.has(agentId(id))
-      ? []
-      : [`${pathText([...path, index])} ${source.written([...path, index]) ?? ''} is not in agents.list`],
-  );
-}
-
-function pathText(path: PropertyKey[]): string {
-  let text = '';
-  for (const step of path) {
-    if (typeof step === 'number') text += `[${step}]`;
-    else if (/^[\w$-]+$/.test(String(step))) text += `${text ? '.' : ''}${String(step)}`;
-    else text += `[${JSON.stringify(String(step).slice(0, 60))}]`;
-  }
-  return text || 'the config';
-}
-
-function shorten(text: string): string {
-  const line = text.replace(/\s+/g, ' ');
-  return line.length > 80 ? `${line.slice(0, 77)}…` : line;
 }

@@ -1,7 +1,7 @@
 // The paths of the state directory and the config file: from flags, then the environment, then the home directory.
-import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { InterlaneError } from '../errors.ts';
+import { isThere } from '../there.ts';
 
 export interface PathFlags {
   config?: string | undefined;
@@ -26,7 +26,7 @@ export function findPaths(flags: PathFlags, env: Record<string, string | undefin
   const usualConfigFile = join(stateDir, 'interlane.json5');
   const named = flags.config || env['INTERLANE_CONFIG'];
   if (named) return { stateDir, usualConfigFile, configFile: resolve(named) };
-  return { stateDir, usualConfigFile, configFile: existsSync(usualConfigFile) ? usualConfigFile : undefined };
+  return { stateDir, usualConfigFile, configFile: isThere(usualConfigFile) ? usualConfigFile : undefined };
 }
 
 /** The file in which a running gateway tells local commands how to connect. */

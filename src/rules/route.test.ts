@@ -102,13 +102,13 @@ test.each(cases)('%s', (_, origin, agent, matchedBy, key) => {
 
 describe('routing', () => {
   it('warns at load about an agent that is not listed', () => {
-    expect(routes.warnings).toEqual(['bindings[7].agentId is not in agents.list; its messages go to the default agent']);
+    expect(routes.findings).toMatchObject([{ path: ['bindings', 7, 'agentId'] }]);
   });
 
   it('keeps a sanitised agent id when there is no list of agents', () => {
     const free = routesOf(`{ bindings: [{ agentId: 'My Agent', match: { channel: 'irc' } }] }`);
     expect(route(free, { channel: 'irc', peer: dm('x') })).toMatchObject({ agentId: 'my-agent', sessionKey: 'agent:my-agent:main' });
-    expect(free.warnings).toEqual([]);
+    expect(free.findings).toEqual([]);
   });
 
   it('takes the first binding of the config inside a tier', () => {
@@ -140,7 +140,7 @@ describe('routing', () => {
     const twice = routesOf(
       `{ bindings: [{ agentId: 'a', match: { channel: 'irc' } }, { agentId: 'b', match: { channel: 'IRC', accountId: 'default' } }] }`,
     );
-    expect(twice.warnings).toEqual(['bindings[1] never matches: bindings[0] has the same conditions and comes first']);
+    expect(twice.findings).toMatchObject([{ path: ['bindings', 1], says: expect.stringContaining('bindings[0]') }]);
   });
 
   it('names bindings that fail on the account or the kind of peer only, and those that lose', () => {

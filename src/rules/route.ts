@@ -1,4 +1,6 @@
 // Inbound origin → agent and session key: bindings in seven tiers, read from an index, so that the cost does not grow with their number.
+import type { Finding } from '../finding.ts';
+import { nearest } from '../nearest.ts';
 import type { RuleTrace } from '../protocol/decision.ts';
 import { accountId, agentId, platformId } from '../protocol/ids.ts';
 import { chatType } from '../protocol/labels.ts';
@@ -43,7 +45,7 @@ export interface Routes {
   /** channel → the combinations of fields in its bindings, and the first binding for each set of values. */
   channels: Map<string, { shapes: Set<string>; first: Map<string, Bound> }>;
   bindings: Binding[];
-  warnings: string[];
+  findings: Finding[];
 }
 
 export interface Route {
@@ -63,7 +65,7 @@ export interface Route {
 
 export function compileRoutes(settings: Pick<RuleSettings, 'session' | 'bindings'>, agents: AgentTable): Routes {
   const channels: Routes['channels'] = new Map();
-  const warnings: string[] = [];
+  const findings: Finding[] = [];
   settings.bindings.forEach((binding, position) => {
     const channel = platformId(binding.match.channel);
     const entry = channels.get(channel) ?? { shapes: new Set<string>(), first: new Map<string, Bound>() };
@@ -71,12 +73,20 @@ export function compileRoutes(settings: Pick<RuleSettings, 'session' | 'bindings
     const demand = demandOf(binding);
     const wanted = agentId(binding.agentId);
     const known = isKnownAgent(agents, wanted);
-    if (!known) warnings.push(`bindings[${position}].agentId is not in agents.list; its messages go to the default agent`);
+    if (!known)
+      findings.push({
+        path: ['bindings', position, 'agentId'],
+        says: 'is not in agents.list, so its messages go to the default agent',
+        meant: nearest(wanted, agents.byId.keys())[0],
+      });
     entry.shapes.add(shapeOf(demand));
     const place = valuesOf(demand);
     const earlier = entry.first.get(place);
     if (earlier)
-      warnings.push(`bindings[${position}] never matches: bindings[${earlier.position}] has the same conditions and comes first`);
+      findings.push({
+        path: ['bindings', position],
+        says: `never matches: bindings[${earlier.position}] has the same conditions and comes first`,
+      });
     // Inside a tier the config order wins, so only the first binding with the same conditions can ever match.
     if (!entry.first.has(place))
       entry.first.set(
@@ -85,7 +95,7 @@ export function compileRoutes(settings: Pick<RuleSettings, 'session' | 'bindings
       );
   });
   const { scope, dmScope, identityLinks } = settings.session;
-  return { agents, links: compileIdentityLinks(identityLinks), scope, dmScope, channels, bindings: settings.bindings, warnings };
+  return { agents, links: compileIdentityLinks(identityLinks), scope, dmScope, channels, bindings: settings.bindings, findings };
 }
 
 export function route(routes: Routes, origin: Origin): Route {

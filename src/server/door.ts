@@ -8,7 +8,7 @@ import type { Verdicts } from '../engine/verdicts.ts';
 import { InterlaneError } from '../errors.ts';
 import { type Bus } from '../events/bus.ts';
 import { routesOf } from '../protocol/http.ts';
-import { operations as allOperations } from '../protocol/operations/all.ts';
+import { operations as allOperations, type Results } from '../protocol/operations/all.ts';
 import type { Operations } from '../protocol/operations/operation.ts';
 import { keyContext } from '../rules/agents.ts';
 import type { World } from '../rules/decide.ts';
@@ -55,7 +55,8 @@ export interface Door {
   port: number;
   /** The admin's secret, at the very first start; it cannot be shown later. */
   adminToken: string | undefined;
-  signInUrl: string;
+  /** A new link that signs a browser in, once. */
+  signInLink(): string;
 }
 
 export interface DoorParts {
@@ -82,6 +83,8 @@ export interface DoorParts {
   /** The model of the default agent. */
   model(): string;
   warnings(): string[];
+  /** What the last change of the config left undone. */
+  pendingConfig(): Results['status']['config'];
   stopping(): boolean;
   isGuest(session: SessionRow): boolean;
   extendMcp: McpParts['extend'];
@@ -138,6 +141,7 @@ export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door &
       connections: sockets.size,
       store: { kind: 'sqlite', durability: config.store.durability, path: stateDir },
       model: parts.model(),
+      config: parts.pendingConfig(),
       warnings: parts.warnings(),
     }),
   });
@@ -211,7 +215,7 @@ export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door &
     url,
     port: server.port,
     adminToken,
-    signInUrl: signInUrl(auth.signInCode().code),
+    signInLink: () => signInUrl(auth.signInCode().code),
     async close() {
       forget();
       live.close();

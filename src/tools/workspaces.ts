@@ -2,7 +2,7 @@
 import { existsSync, realpathSync } from 'node:fs';
 import { readdir, rm } from 'node:fs/promises';
 import { join, resolve, sep } from 'node:path';
-import { InterlaneError } from '../errors.ts';
+import type { Finding } from '../finding.ts';
 import { agentId } from '../protocol/ids.ts';
 import type { AgentEntry } from '../protocol/settings.ts';
 import { isMain, keyContext } from '../rules/agents.ts';
@@ -25,14 +25,7 @@ export function workspaceDirs(
   const configured = new Map<string, string>();
   for (const { id, workspace } of list) {
     if (workspace === undefined) continue;
-    const path = real(workspace.replace(/^~(?=\/)/, home));
-    // What lies in the state directory would be within reach of a tool: transcripts, tokens, everything.
-    if (isWithin(state, path) || isWithin(path, state))
-      throw new InterlaneError(
-        'CONFIG_INVALID',
-        `workspace of agent "${agentId(id)}" and the state directory ${stateDir} lie in one another; choose another directory`,
-      );
-    configured.set(agentId(id), path);
+    configured.set(agentId(id), pathOf(workspace, home));
   }
   // Directories that lie in one another have one level: that of the outermost.
   const paths = [...configured.values()].toSorted((a, b) => a.length - b.length);
@@ -43,6 +36,20 @@ export function workspaceDirs(
     const name = `session:${id}`;
     return { path: join(state, folder, agent, encodeURIComponent(id).replaceAll('.', '%2E')), name, older: name };
   };
+}
+
+/** What lies in the state directory would be within reach of a tool: transcripts, tokens, everything. */
+export function workspaceFindings(
+  list: Pick<AgentEntry, 'workspace'>[],
+  { stateDir, home }: { stateDir: string; home: string },
+): Finding[] {
+  const state = real(stateDir);
+  return list.flatMap(({ workspace }, index): Finding[] => {
+    const path = workspace === undefined ? undefined : pathOf(workspace, home);
+    if (path === undefined || !(isWithin(state, path) || isWithin(path, state))) return [];
+    const says = `and the state directory ${stateDir} lie in one another; choose another directory`;
+    return [{ path: ['agents', 'list', index, 'workspace'], says, refuses: true }];
+  });
 }
 
 /** Removes the directories of sessions that are no more. A session has its row before it has a directory. */
@@ -64,6 +71,7 @@ const isKnown: ReadQuery<{ id: string }, boolean> = {
 };
 
 const namesIn = (directory: string) => readdir(directory).catch((): string[] => []);
+const pathOf = (workspace: string, home: string) => real(workspace.replace(/^~(?=\/)/, home));
 const real = (path: string) => (existsSync(path) ? realpathSync(path) : resolve(path));
 const isWithin = (path: string, directory: string) =>
   path === directory || path.startsWith(directory.endsWith(sep) ? directory : directory + sep);

@@ -7,6 +7,7 @@ import type { z } from 'zod';
 import type { Outbound } from '../../src/channels/channel.ts';
 import { loopbackTo } from '../../src/channels/loopback/loopback.ts';
 import { connect, type Client, type ConnectOptions } from '../../src/client/client.ts';
+import type { Places } from '../../src/config/places.ts';
 import { Config } from '../../src/config/schema.ts';
 import type { Accepted } from '../../src/engine/accept.ts';
 import { acceptArgs, type AcceptMore } from './accept.ts';
@@ -265,8 +266,8 @@ export class TestGateway implements AsyncDisposable {
     return this.inside.closeSession(key, to, force);
   }
 
-  reload(config: ConfigText) {
-    return this.started.reload(Config.parse(config));
+  reload(config: ConfigText, places?: Places) {
+    return this.started.reload(Config.parse(config), places);
   }
 
   // What happens ------------------------------------------------------------------------------------------------------

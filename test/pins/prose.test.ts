@@ -347,7 +347,7 @@ describe('to a person at the command line', () => {
     const wrong = ['/status please', '/model nowhere/nothing', '/think hgih', '/verbose loud', '/send maybe', '/stauts', '/xyz'];
     expect(await use(['chat'], wrong.join('\n'))).toMatchInlineSnapshot(`
       "(/status takes no argument.)
-      (Model provider "nowhere" is not configured; models.providers has: none.)
+      (Model "nowhere/nothing" names a provider that is not configured; models.providers has: none.)
       (Thinking level "hgih" is not one of off, minimal, low, medium, high, xhigh, default; did you mean high?)
       (Verbose level "loud" is not one of off, on, full, default.)
       (Send policy "maybe" is not one of on, off, inherit.)

@@ -33,13 +33,6 @@ async function takenPort(): Promise<number> {
 }
 
 describe('interlane up', () => {
-  it('shows the admin token at the first start and never again', async () => {
-    const state = scratch();
-    const first = await stop(await up(state));
-    expect(first.stdout.match(/il_[0-9a-f]{16}_[\w-]{43}/g)).toHaveLength(1);
-    expect((await stop(await up(state))).stdout).not.toContain('il_');
-  });
-
   it('started twice says where it runs, and that is fine', async () => {
     const state = scratch();
     const running = await up(state);

@@ -109,7 +109,7 @@ describe('a token that has ended', () => {
 
   it('is refused also when it is the cookie of a browser', async () => {
     const door = await open();
-    const cookie = await signIn(door, door.server.signInUrl);
+    const cookie = await signIn(door, door.server.signInLink());
     const browser = await Wire.connect(door.port, undefined, {}, { cookie, origin: origin(door) });
     const admin = await Wire.connect(door.port, door.admin);
     const { tokens } = await admin.call('tokens.list');
@@ -123,7 +123,7 @@ describe('a token that has ended', () => {
 
   it('by its time ends its connections too, and not earlier', async () => {
     const door = await open();
-    const cookie = await signIn(door, door.server.signInUrl);
+    const cookie = await signIn(door, door.server.signInLink());
     const browser = await Wire.connect(door.port, undefined, {}, { cookie, origin: origin(door) });
     const day = 86_400_000;
     // Time passes in leaps, so that no ping is left unanswered.
@@ -186,7 +186,7 @@ describe('a tool that acts', () => {
 describe('a page of another site', () => {
   it('cannot open a websocket, with or without the cookie; our own can', async () => {
     const door = await open();
-    const cookie = await signIn(door, door.server.signInUrl);
+    const cookie = await signIn(door, door.server.signInLink());
     for (const foreign of [
       'https://evil.example',
       'null',
@@ -623,7 +623,7 @@ describe('too much', () => {
 describe('a sign-in link', () => {
   it('works once, and sets a cookie that scripts and other sites cannot use', async () => {
     const door = await open();
-    const { pathname, search } = new URL(door.server.signInUrl);
+    const { pathname, search } = new URL(door.server.signInLink());
     const first = await http(door.port, `${pathname}${search}`);
     expect(first).toMatchObject({ status: 303, headers: { location: '/', 'cache-control': 'no-store' } });
     expect(first.headers['set-cookie']).toEqual([
@@ -643,9 +643,10 @@ describe('a sign-in link', () => {
     const door = await open();
     const admin = await Wire.connect(door.port, door.admin);
     const follow = async (url: string) => (await http(door.port, `/signin${new URL(url).search}`)).status;
+    const first = door.server.signInLink();
     const older = await admin.call('tokens.signIn');
     const newer = await admin.call('tokens.signIn');
-    expect(await follow(door.server.signInUrl)).toBe(403);
+    expect(await follow(first)).toBe(403);
     expect(await follow(older.url)).toBe(403);
     expect(await follow(newer.url)).toBe(303);
     const late = await admin.call('tokens.signIn');

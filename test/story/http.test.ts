@@ -146,7 +146,7 @@ describe('who calls', () => {
   it('may be a browser that has signed in: it reads, and acts only from our own page', async () => {
     const stage = await open();
     expect((await stage.http('/', { token: '' })).text).toContain('sign-in');
-    const path = stage.server.signInUrl.slice(stage.url.length);
+    const path = stage.server.signInLink().slice(stage.url.length);
     const signed = await stage.http(path, { token: '' });
     expect([signed.status, signed.headers.get('location')]).toEqual([303, '/']);
     const setCookie = signed.headers.get('set-cookie')!;

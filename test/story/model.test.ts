@@ -587,9 +587,9 @@ describe('fallback models', () => {
 describe('model names', () => {
   it.each<[ConfigText['agents'], string[]]>([
     [{ defaults: { model: 'gpt' } }, ['agents.defaults.model', '"gpt"']],
-    [{ defaults: { model: 'mok/m' } }, ['agents.defaults.model', '"mok"', 'mock']],
+    [{ defaults: { model: 'mok/m' } }, ['agents.defaults.model', '"mok/', 'mock']],
     [{ defaults: { model: 'mock/m', fallbacks: ['mock/n', 'mock/'] } }, ['agents.defaults.fallbacks[1]', '"mock/"']],
-    [{ list: [{ id: 'ana', model: 'elsewhere/m' }] }, ['"ana"', '"elsewhere"', 'models.providers', 'mock']],
+    [{ list: [{ id: 'ana', model: 'elsewhere/m' }] }, ['agents.list[0].model', '"elsewhere/', 'models.providers', 'mock']],
   ])('that the config has wrong keep the gateway from starting', async (agents, named) => {
     const models = { providers: { mock: { type: 'openai-compatible' as const, baseUrl: 'http://127.0.0.1:1' } } };
     const thrown = await testGateway({ config: { models, agents } }).catch((error: unknown) => error as { code: string; message: string });
@@ -669,7 +669,7 @@ describe('a session over the real door', () => {
 
   it.each([
     [{ model: 'big' }, '"big"'],
-    [{ model: 'mok/big' }, '"mok"'],
+    [{ model: 'mok/big' }, '"mok/'],
     [{ authProfile: 'home' }, '"home"'],
     [{ model: 'other/m', authProfile: 'work' }, '"work"'],
   ])('refuses %j and changes nothing', async (changes, named) => {

@@ -27,6 +27,8 @@ export const system = {
       deliveries: z.object({ pending: Count, unknown: Count, dead: Count }),
       store: z.object({ kind: z.literal('sqlite'), durability: z.string(), path: z.string() }),
       model: z.string(),
+      /** Changed settings that apply after a restart, and why the last change of the config was rejected. */
+      config: z.object({ restart: z.array(z.string()), rejected: z.string().exactOptional() }),
       warnings: z.array(z.string()),
     }),
   },

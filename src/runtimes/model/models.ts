@@ -3,7 +3,8 @@ import type { LanguageModel } from 'ai';
 import { nearest } from '../../nearest.ts';
 import type { SessionSettings } from '../../engine/policy.ts';
 import type { ModelView } from '../../engine/runner.ts';
-import { InterlaneError, reasonOf } from '../../errors.ts';
+import { InterlaneError } from '../../errors.ts';
+import type { Finding } from '../../finding.ts';
 import type { Choice, Found, ProviderSettings, ProviderType } from './choice.ts';
 
 export interface ModelSettings {
@@ -39,24 +40,6 @@ export class Models {
   constructor(settings: ModelSettings, found: Found | undefined) {
     this.settings = settings;
     this.found = found;
-  }
-
-  /** Problems with the models in the config, by their place in it. */
-  problems(): string[] {
-    const { model, fallbacks, agents } = this.settings;
-    const named: [where: string, ref: string | undefined][] = [
-      ['agents.defaults.model', model],
-      ...fallbacks.map((ref, index): [string, string] => [`agents.defaults.fallbacks[${index}]`, ref]),
-      ...[...agents].map(([id, ref]): [string, string | undefined] => [`model of agent "${id}"`, ref]),
-    ];
-    return named.flatMap(([where, ref]) => {
-      try {
-        if (ref !== undefined) this.parse(ref, 'default');
-        return [];
-      } catch (thrown) {
-        return [`${where}: ${reasonOf(thrown)}`];
-      }
-    });
   }
 
   /** Whether a session has a real model. A model that the session sets counts even if it is unusable: the run then reports that. */
@@ -122,30 +105,35 @@ export class Models {
 
   /** Throws for an unknown model, with the configured providers. */
   parse(ref: string, source: Choice['source']): Choice {
-    const slash = ref.indexOf('/');
-    const [provider, model] = [ref.slice(0, slash).trim(), ref.slice(slash + 1).trim()];
-    if (slash < 1 || model === '')
-      throw new InterlaneError(
-        'MODEL_UNKNOWN',
-        `model ${JSON.stringify(ref.slice(0, 200))} is unknown; write provider/model, for example openai/gpt-5`,
-      );
-    if (!this.provider(provider)) {
-      const names = [...Object.keys(this.settings.providers), ...(this.found ? [this.found.provider] : [])];
-      const [near] = nearest(provider, names);
-      const hint = near ? `did you mean ${near}?` : `models.providers has: ${names.join(', ') || 'none'}`;
-      throw new InterlaneError('MODEL_UNKNOWN', `model provider ${JSON.stringify(provider.slice(0, 100))} is not configured; ${hint}`);
+    const wrong = this.problem(ref);
+    if (wrong) {
+      const hint = wrong.meant === undefined ? '' : `; did you mean "${wrong.meant}"?`;
+      throw new InterlaneError('MODEL_UNKNOWN', `model ${JSON.stringify(ref.slice(0, 200))} ${wrong.says}${hint}`);
     }
+    const { provider, model } = partsOf(ref);
     return { ref: `${provider}/${model}`, provider, model, source };
   }
 
+  /** Why a model cannot be used; undefined if it can. */
+  problem(ref: string): Pick<Finding, 'says' | 'meant'> | undefined {
+    const { provider, model } = partsOf(ref);
+    if (provider === '' || model === '') return { says: 'is unknown; write provider/model, for example openai/gpt-5' };
+    if (this.service(provider)) return undefined;
+    const names = [...Object.keys(this.settings.providers), ...(this.found ? [this.found.provider] : [])];
+    const [near] = nearest(provider, names);
+    const says = 'names a provider that is not configured';
+    if (near !== undefined) return { says, meant: `${near}/${model}` };
+    return { says: `${says}; models.providers has: ${names.join(', ') || 'none'}` };
+  }
+
   facts({ provider, model }: Pick<Choice, 'provider' | 'model'>): ModelFacts {
-    const models = this.provider(provider)?.models ?? {};
+    const models = this.service(provider)?.models ?? {};
     const facts = Object.hasOwn(models, model) ? models[model] : undefined;
     return { contextTokens: facts?.contextTokens ?? cautiousWindow, ...(facts?.cost ? { cost: { ...facts.cost } } : {}) };
   }
 
   type({ provider }: Pick<Choice, 'provider'>): ProviderType {
-    return this.provider(provider)!.type;
+    return this.service(provider)!.type;
   }
 
   /** Loads the provider's code at its first use. A profile chooses among the keys of a provider. */
@@ -179,14 +167,15 @@ export class Models {
     }
   }
 
-  private provider(name: string): ProviderSettings | undefined {
+  /** The service that has this name in the config, or that was found. */
+  service(name: string): ProviderSettings | undefined {
     if (Object.hasOwn(this.settings.providers, name)) return this.settings.providers[name];
     return this.found?.provider === name ? this.found.settings : undefined;
   }
 
   /** A profile belongs to the provider of the session's model. No other key replaces it; a fallback model uses its own. */
   private keyOf(provider: string, profile: string | undefined, own: boolean): string | undefined {
-    const { apiKey, authProfiles } = this.provider(provider)!;
+    const { apiKey, authProfiles } = this.service(provider)!;
     if (profile === undefined) return apiKey;
     const keys = new Map(Object.entries(authProfiles).flatMap(([name, { apiKey: key }]) => (key === undefined ? [] : [[name, key]])));
     const chosen = keys.get(profile);
@@ -200,7 +189,7 @@ export class Models {
   }
 
   private async make({ provider, model, source }: Choice, profile: string | undefined): Promise<LanguageModel> {
-    const settings = this.provider(provider)!;
+    const settings = this.service(provider)!;
     const apiKey = this.keyOf(provider, profile, source !== 'fallback');
     const options = {
       // The library reads a key from the environment. That key is for the provider's own address and must not go to another.
@@ -222,6 +211,11 @@ export class Models {
       }
     }
   }
+}
+
+function partsOf(ref: string): { provider: string; model: string } {
+  const slash = ref.indexOf('/');
+  return { provider: ref.slice(0, Math.max(0, slash)).trim(), model: ref.slice(slash + 1).trim() };
 }
 
 /** Common environment variables with keys, their providers, and a model that each provider has. */

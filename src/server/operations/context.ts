@@ -56,7 +56,7 @@ export interface OperationParts {
   position(): Promise<number>;
   signInUrl(code: string): string;
   mcpUrl(): string;
-  facts(): Pick<Results['status'], 'version' | 'uptimeMs' | 'pid' | 'connections' | 'store' | 'model' | 'warnings'>;
+  facts(): Pick<Results['status'], 'version' | 'uptimeMs' | 'pid' | 'connections' | 'store' | 'model' | 'config' | 'warnings'>;
 }
 
 /** Handlers of some of the operations: exactly one for each. */

@@ -1,8 +1,9 @@
 // A look at a state directory without changing anything: whether its store is whole, who holds it, and a snapshot to read from.
-import { existsSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { InterlaneError } from '../../errors.ts';
+import { isThere } from '../../there.ts';
 import { drive, reading, type Body, type Reading } from '../contract.ts';
 import { applicationId, migrations } from '../migrations.ts';
 import { Connection, explain, sqliteCode } from './database.ts';
@@ -14,7 +15,7 @@ const busy = 5;
 /** Undefined when there is no store yet. Throws what is wrong with it. */
 export function inspectStore(stateDir: string): { file: string; bytes: number } | undefined {
   const file = join(stateDir, databaseName);
-  if (!existsSync(file)) return undefined;
+  if (!isThere(file)) return undefined;
   const database = openChecked(file);
   try {
     const found = Object.values(database.prepare('PRAGMA quick_check(1)').get()!)[0];
@@ -30,8 +31,7 @@ export function inspectStore(stateDir: string): { file: string; bytes: number } 
 /** Everything read through it is of one moment, also while a gateway writes. */
 export function snapshot(stateDir: string): { read<R>(body: (t: Reading) => Body<R>): R; close(): void } {
   const file = join(stateDir, databaseName);
-  if (!existsSync(file))
-    throw new InterlaneError('FILE_UNREADABLE', `state directory ${stateDir} has no ${databaseName}; check --state-dir`);
+  if (!isThere(file)) throw new InterlaneError('FILE_UNREADABLE', `state directory ${stateDir} has no ${databaseName}; check --state-dir`);
   const database = openChecked(file);
   const version = Number(Object.values(database.prepare('PRAGMA user_version').get()!)[0]);
   if (version < migrations.length) {
@@ -49,7 +49,7 @@ export function snapshot(stateDir: string): { read<R>(body: (t: Reading) => Body
 /** Whether a process holds the state. Reading a database that is locked for writing is refused, and nothing else is done. */
 export function isHeld(stateDir: string): boolean {
   const file = join(stateDir, 'lock.db');
-  if (!existsSync(file)) return false;
+  if (!isThere(file)) return false;
   let database: DatabaseSync | undefined;
   try {
     database = new DatabaseSync(file, { readOnly: true, timeout: 0 });
