@@ -50,7 +50,7 @@ describe("a session's own children", () => {
   const child = { ...parent, key: 'agent:home:subagent:1', spawnedBy: parent.key };
 
   it.each(['list', 'read', 'status', 'send'] as const)('are exempt from the gate for %s, though their agent is another', (action) => {
-    const world = compileWorld(defaultConfig());
+    const world = compileWorld({ ...defaultConfig(), bindings: [{ agentId: 'home', match: { channel: 'irc' } }] });
     const [caller, target] = [partyOf(world, parent), partyOf(world, child)];
     expect(decide({ action, caller, target }, world).effect).toBe('ALLOW');
   });

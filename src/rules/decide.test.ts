@@ -6,7 +6,11 @@ import { SessionFacts } from '../protocol/session.ts';
 import { channelLevel, compileWorld, decide, inListScope, listScope, partyOf, type Request, type World } from './decide.ts';
 import { redact } from './text-patterns.ts';
 
-const worldOf = (text: string) => compileWorld(readConfig(text, 'test.json5', {}).config);
+/** Without a list of agents, a binding makes "work" one. */
+const worldOf = (text: string) => {
+  const { config } = readConfig(text, 'test.json5', {});
+  return compileWorld({ ...config, bindings: [{ agentId: 'work', match: { channel: 'irc' } }] });
+};
 const party = (world: World, facts: object) => partyOf(world, SessionFacts.parse(facts));
 const open = worldOf(`{ tools: { sessions: { visibility: 'all' }, agentToAgent: { enabled: true } } }`);
 const main = party(open, { key: 'agent:main:main' });

@@ -48,8 +48,13 @@ describe('which agents may be spawned', () => {
       'AGENT_NOT_ALLOWED',
       'the own list only',
     ],
-    [{ defaults: { subagents: { allowAgents: ['*'] } } }, { agentId: 'any' }, 'any', 'without agents.list every id is an agent'],
-    [{ defaults: { subagents: { allowAgents: ['*'] } } }, { agentId: 'any one' }, 'AGENT_NOT_ALLOWED', 'every id, but not every text'],
+    [
+      { defaults: { subagents: { allowAgents: ['*'] } } },
+      { agentId: 'any' },
+      'AGENT_NOT_ALLOWED',
+      'without agents.list there is no other agent',
+    ],
+    [{ defaults: { subagents: { allowAgents: ['*'] } } }, { agentId: 'main' }, 'main', 'without agents.list there is "main"'],
   ])('with %j, %j gives %s: %s', (agents, asked, expected) => {
     expect(outcome(agents, asked)).toBe(expected);
   });

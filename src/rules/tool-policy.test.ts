@@ -6,7 +6,11 @@ import { guestToolNames, toolNames } from '../protocol/tool.ts';
 import { compileWorld, decide, partyOf, toolFor, usableServers } from './decide.ts';
 import { explainTools, toolNamesOf } from './explain.ts';
 
-const worldOf = (text: string) => compileWorld(readConfig(text, 'test.json5', {}).config);
+/** Without a list of agents, a binding makes "ana" one. */
+const worldOf = (text: string) => {
+  const { config } = readConfig(text, 'test.json5', {});
+  return compileWorld({ ...config, bindings: [{ agentId: 'ana', match: { channel: 'irc' } }] });
+};
 const ask = (config: string, facts: object, tool: string) => {
   const world = worldOf(config);
   return toolFor(world, partyOf(world, SessionFacts.parse({ key: 'agent:ana:main', ...facts })), tool);
