@@ -14,6 +14,7 @@ import type { Terminal } from './terminal.ts';
 export interface ChatFlags extends ReachFlags {
   /** How many earlier messages to show. */
   history: number;
+  create?: boolean;
 }
 
 /** What a person or a program sees of the chat. */
@@ -25,7 +26,7 @@ interface View {
 /** Returns the exit status. In a pipe it is that of the last message without an answer or refused command, as there is no one to see it. */
 export async function chat(terminal: Terminal, session: string, flags: ChatFlags): Promise<number> {
   const key = await reached(terminal, flags, async (client) => {
-    const found = await client.call('sessions.resolve', { key: await sessionMeant(terminal, client, session) });
+    const found = await client.call('sessions.resolve', { key: await sessionMeant(terminal, client, session, flags.create) });
     return found.ok ? found.key : session;
   });
   const conversation = new Conversation({

@@ -1,20 +1,16 @@
 // The command table: words on the command line → one command → exit status. Each command loads its own file when it runs.
-import { Argument, Command, CommanderError, InvalidArgumentError, Option } from 'commander';
-import type { Client } from '../client/client.ts';
+import { Argument, Command, CommanderError, Option } from 'commander';
 import type { LoadedConfig } from '../config/load.ts';
 import { findPaths, type PathFlags, type Paths } from '../config/paths.ts';
-import { parseDuration } from '../durations.ts';
 import { errorTable, InterlaneError, reasonOf } from '../errors.ts';
-import type { OperationName, Params } from '../protocol/operations/all.ts';
+import type { Params } from '../protocol/operations/all.ts';
 import type { Operations } from '../protocol/operations/operation.ts';
-import type { ChatFlags } from './chat.ts';
+import { asking, clientOf, command, configure, number, stateDirOption, type ClientCommand } from './command.ts';
 import type { DoctorFlags } from './doctor.ts';
 import type { JoinFlags } from './join.ts';
 import type { ReachFlags } from './reach.ts';
-import type { SendFlags, WaitFlags } from './send.ts';
-import type { HistoryFlags, RunsFlags, SessionsFlags } from './sessions.ts';
-import type { TailFlags } from './tail.ts';
 import { visible, type Terminal } from './terminal.ts';
+import { sessionCommands } from './session-commands.ts';
 import type { CreateFlags } from './tokens.ts';
 import { fieldsOf, topics, type TopicName } from './topics.ts';
 import type { ExportFlags, ImportFlags } from './transfer.ts';
@@ -38,6 +34,8 @@ function program(terminal: Terminal, outcome: { status: number }, table: Operati
   const root = configure(new Command('interlane'), terminal)
     .description('A durable session gateway for AI agents.')
     .version(version, '-V, --version')
+    // An option belongs to the command before it: `sessions` and `sessions new` have some of the same name.
+    .enablePositionalOptions()
     .showHelpAfterError('(interlane --help lists the commands)');
 
   root.commandsGroup('The gateway:');
@@ -84,83 +82,6 @@ function gatewayCommands(root: Command, terminal: Terminal, outcome: { status: n
   configure(root.command('demo'), terminal)
     .description('watch two agents talk, on a temporary gateway')
     .action(async () => (await import('./demo.ts')).demo(terminal));
-}
-
-function sessionCommands(root: Command, terminal: Terminal, outcome: { status: number }, client: ClientCommand): void {
-  const kinds = ['main', 'group', 'cron', 'hook', 'node', 'other'];
-  const states = ['queued', 'running', 'waiting', 'ok', 'error', 'timeout', 'aborted'];
-
-  client(root, 'chat [session]', 'chat.send', 'chat in a session (default: main)')
-    .option('--history <number>', 'show the last N messages first', number(0, 200), 10)
-    .addHelpText(
-      'after',
-      '\nCtrl-C stops an answer, Ctrl-D leaves, /help lists the commands. In a pipe each line is a message, and the answers go to standard output.',
-    )
-    .action(async (session: string | undefined, flags: ChatFlags) => {
-      outcome.status = await (await import('./chat.ts')).chat(terminal, session ?? 'main', flags);
-    });
-
-  client(root, 'sessions', 'sessions.list', 'list sessions, most recently active first')
-    .option('--agent <id>', 'only sessions of this agent')
-    .addOption(someOf('--kind <kinds>', 'only these kinds, separated by commas', kinds))
-    .option('--active <time>', 'only sessions active within this time, for example 90m or 2d', duration)
-    .option('--search <text>', 'only sessions with this text in key, label or name')
-    .option('--label <label>', 'only sessions with this label')
-    .option('--limit <number>', 'at most N', number(1, 100_000), 50)
-    .option('--archived', 'list archived sessions instead')
-    .option('--tree', 'print each session under the one that spawned it')
-    .option('--keys', 'print only the keys')
-    .action(
-      asking(terminal, async (client, flags: ReachFlags & SessionsFlags) =>
-        (await import('./sessions.ts')).sessions(terminal, client, flags),
-      ),
-    );
-
-  client(root, 'history <session>', 'chat.history', 'print the messages of a session, oldest first')
-    .option('--limit <number>', 'the last N messages', number(1, 100_000), 50)
-    .option('--tools', 'include tool calls and their results')
-    .action(
-      asking(terminal, async (client, flags: ReachFlags & HistoryFlags, session: string) =>
-        (await import('./sessions.ts')).history(terminal, client, session, flags),
-      ),
-    );
-
-  client(root, 'send <session> <message...>', 'sessions.send', 'send a message and print the reply; "-" reads it from standard input')
-    .option('--no-wait', 'do not wait for the reply; print the run id')
-    .addOption(timeoutOption('how long to wait for the reply'))
-    .option('--idempotency-key <key>', 'messages with the same key are sent once')
-    .addHelpText('after', '\nAfter the timeout the run is still going; "interlane wait <run>" waits again.')
-    .action(
-      asking(terminal, async (client, flags: ReachFlags & SendFlags, session: string, message: string[]) =>
-        (await import('./send.ts')).send(terminal, client, session, message, flags),
-      ),
-    );
-
-  client(root, 'wait <run>', 'agent.wait', 'wait for the end of a run and print its reply; also for one that ended long ago')
-    .addOption(timeoutOption('how long to wait'))
-    .action(
-      asking(terminal, async (client, flags: ReachFlags & WaitFlags, run: string) =>
-        (await import('./send.ts')).wait(terminal, client, run, flags),
-      ),
-    );
-
-  client(root, 'tail [session]', 'sessions.subscribe', 'stream messages live, from one session or from all')
-    .option('--tools', 'include tool calls and their results')
-    .option('--cursor <cursor>', 'continue from this cursor; --json prints one with each event')
-    .action(async (session: string | undefined, flags: TailFlags) => (await import('./tail.ts')).tail(terminal, session, flags));
-
-  client(root, 'runs [session]', 'runs.list', 'list runs, newest first')
-    .addOption(someOf('--state <states>', 'only runs in these states, separated by commas', states))
-    .option('--limit <number>', 'at most N', number(1, 1000), 50)
-    .action(
-      asking(terminal, async (client, flags: ReachFlags & RunsFlags, session: string | undefined) =>
-        (await import('./sessions.ts')).runs(terminal, client, session, flags),
-      ),
-    );
-
-  client(root, 'agents', 'agents.list', 'list the configured agents').action(
-    asking(terminal, async (client, flags) => (await import('./status.ts')).agents(terminal, client, flags.json)),
-  );
 }
 
 function tokenCommands(root: Command, terminal: Terminal, client: ClientCommand): void {
@@ -299,79 +220,6 @@ function shellCommands(root: Command, terminal: Terminal): void {
       const { completion } = await import('./completion.ts');
       terminal.stdout.write(completion(root, shell));
     });
-}
-
-/** A command that reads the config, with the flags that locate it. */
-function command(parent: Command, terminal: Terminal, usage: string, about: string): Command {
-  return configure(parent.command(usage), terminal)
-    .description(about)
-    .option('--config <file>', 'config file (or INTERLANE_CONFIG; else interlane.json5 in the state directory, if it exists)')
-    .option(...stateDirOption);
-}
-
-type ClientCommand = (parent: Command, usage: string, operation: OperationName, about: string) => Command;
-
-/** A command that calls an operation of a running gateway: the flags that say which gateway. */
-function clientOf(terminal: Terminal, table: Operations | undefined): ClientCommand {
-  return (parent, usage, operation, about) => {
-    const isCallable = table === undefined || Object.hasOwn(table, operation);
-    return configure(isCallable ? parent.command(usage) : new Command(), terminal)
-      .description(about)
-      .option('--json', 'print JSON')
-      .option('--url <address>', 'address of the gateway (or INTERLANE_URL; else the gateway that runs on the state directory)')
-      .option(
-        '--token <token>',
-        'token for the gateway (prefer INTERLANE_TOKEN, as other users can read command lines; your own gateway needs none)',
-      )
-      .option(...stateDirOption);
-  };
-}
-
-const stateDirOption = ['--state-dir <directory>', 'state directory (or INTERLANE_STATE_DIR; else ~/.interlane)'] as const;
-
-/** Connects, calls, closes. Commander gives the arguments first, then the flags and the command. */
-function asking<F extends ReachFlags, A extends (string | string[] | undefined)[]>(
-  terminal: Terminal,
-  work: (client: Client, flags: F, ...args: A) => Promise<void>,
-) {
-  return async (...given: [...args: A, flags: F, command: Command]) => {
-    const flags = given.at(-2) as F;
-    const { reached } = await import('./reach.ts');
-    await reached(terminal, flags, (client) => work(client, flags, ...(given.slice(0, -2) as A)));
-  };
-}
-
-const number = (least: number, most: number) => (text: string) => {
-  const value = Number(text);
-  if (!/^\d{1,9}$/.test(text) || value < least || value > most) throw new InvalidArgumentError(`Write a number from ${least} to ${most}.`);
-  return value;
-};
-
-/** Words separated by commas. As separate arguments they would swallow a session that follows. */
-function someOf(flags: string, about: string, choices: string[]): Option {
-  return new Option(flags, about).choices(choices).argParser((text) => {
-    const words = text.split(',').map((word) => word.trim());
-    if (words.every((word) => choices.includes(word))) return words;
-    throw new InvalidArgumentError(`Allowed choices are ${choices.join(', ')}.`);
-  });
-}
-
-/** A bare number counts seconds. */
-function duration(text: string): number {
-  if (/^0(ms|s|m|h|d)?$/.test(text)) return 0;
-  const ms = parseDuration(/^\d+$/.test(text) ? `${text}s` : text);
-  if (ms === undefined) throw new InvalidArgumentError('Write a number and a unit (ms, s, m, h, d), for example 30s or 5m.');
-  return ms;
-}
-
-const timeoutOption = (about: string) => new Option('--timeout <time>', about).argParser(duration).default(300_000, '5m');
-
-/** Commander writes to the terminal it was given and throws instead of exiting. */
-function configure(made: Command, terminal: Terminal): Command {
-  return made.exitOverride().configureOutput({
-    writeOut: (text) => terminal.stdout.write(text),
-    writeErr: (text) => terminal.stderr.write(visible(text)),
-  });
 }
 
 async function open(terminal: Terminal, flags: PathFlags): Promise<{ paths: Paths; loaded: LoadedConfig }> {

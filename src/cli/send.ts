@@ -15,6 +15,7 @@ export interface WaitFlags {
 export interface SendFlags extends WaitFlags {
   wait: boolean;
   idempotencyKey?: string;
+  create?: boolean;
 }
 
 /** Bytes of standard input: a message of the greatest length, with four bytes per character. */
@@ -23,7 +24,7 @@ const longestWaitMs = 86_400_000;
 
 export async function send(terminal: Terminal, client: Client, session: string, words: string[], flags: SendFlags): Promise<void> {
   const message = await messageOf(terminal, words);
-  const key = await sessionMeant(terminal, client, session);
+  const key = await sessionMeant(terminal, client, session, flags.create);
   const started = await client.call('sessions.send', { key, message, idempotencyKey: flags.idempotencyKey ?? terminal.newId() });
   const { runId, sessionKey } = started;
   if (flags.wait) return wait(terminal, client, runId, flags, sessionKey);

@@ -2,11 +2,12 @@
 import type { Client } from '../client/client.ts';
 import { oneLine, paint, type Terminal } from './terminal.ts';
 
-/** Returns an unknown name unchanged; the gateway then suggests a similar one. */
-export async function sessionMeant(terminal: Terminal, client: Client, name: string): Promise<string> {
-  if (name.includes(':')) return name;
+/** Returns an unknown name unchanged; the gateway then suggests a similar one. With `create` it opens the session of that name. */
+export async function sessionMeant(terminal: Terminal, client: Client, name: string, create = false): Promise<string> {
+  if (name.includes(':') && !create) return name;
   const found = await client.call('sessions.resolve', { key: name, allowMissing: true });
   if (found.ok) return found.key;
+  if (create) return (await client.call('sessions.create', { key: name })).key;
   const { agents } = await client.call('agents.list');
   const agent = agents.find(({ id }) => id === name.trim().toLowerCase());
   if (!agent) return name;

@@ -1,6 +1,7 @@
 // `interlane sessions`, `history` and `runs`: lists from a running gateway.
 import type { Client } from '../client/client.ts';
 import { isSaid } from '../client/messages.ts';
+import { InterlaneError } from '../errors.ts';
 import { toPeer } from '../protocol/compat/openclaw.ts';
 import type { Params, Results } from '../protocol/operations/all.ts';
 import type { WireMessage, WireRun, WireSession } from '../protocol/result.ts';
@@ -52,6 +53,24 @@ export async function sessions(terminal: Terminal, client: Client, flags: Sessio
       hasMore && terminal.stdout.isTTY ? paint(terminal, 'gray', `There are more; see them with --limit ${flags.limit * 4}.\n`) : '';
     return (flags.tree ? tree(terminal, found) : list(terminal, found)) + more;
   });
+}
+
+export interface NewFlags {
+  json?: boolean;
+  agent?: string;
+  label?: string;
+}
+
+/** A key that exists is refused, so that two people do not take one session for two. */
+export async function newSession(terminal: Terminal, client: Client, key: string | undefined, flags: NewFlags): Promise<void> {
+  const made = await client.call('sessions.create', {
+    ...(key === undefined ? {} : { key }),
+    ...(flags.agent === undefined ? {} : { agentId: flags.agent }),
+    ...(flags.label === undefined ? {} : { label: flags.label }),
+  });
+  if (!made.created)
+    throw new InterlaneError('INVALID_REQUEST', `session ${made.key} exists already; to read it: interlane history ${made.key}`);
+  answer(terminal, flags.json, { key: made.key, sessionId: made.sessionId }, () => `${oneLine(made.key)}\n`);
 }
 
 const list = (terminal: Terminal, found: WireSession[]) =>

@@ -177,12 +177,12 @@ describe('a conversation', () => {
     await one.answer('chat.history', pageOf());
     await ready;
     conversation.say('hello');
-    const first = await one.request('chat.send');
+    const first = await one.request('sessions.send');
     expect(conversation.pending).toEqual([{ id: 'own1', text: 'hello', state: 'sending' }]);
     expect([conversation.status, conversation.busy]).toEqual(['connected', true]);
     one.dispatchEvent(new Event('error'));
     const two = await line(2);
-    const second = await two.request('chat.send');
+    const second = await two.request('sessions.send');
     expect(second.params).toEqual(first.params);
     expect(second.params).toMatchObject({ message: 'hello', idempotencyKey: 'own1' });
     two.event('session.message', messageEvent(1, 'own1'));

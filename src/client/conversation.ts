@@ -302,7 +302,7 @@ export class Conversation {
       this.emit({ type: 'pending' });
     };
     try {
-      const { runId } = await this.call('chat.send', { sessionKey: this.key, message, idempotencyKey: id });
+      const { runId } = await this.call('sessions.send', { key: this.key, message, idempotencyKey: id });
       if (this.sent.has(id)) this.put({ id, text: message, state: 'accepted' });
       return { ended: this.orRefused(this.end(runId)).then(over) };
     } catch (thrown) {

@@ -28,6 +28,7 @@ export interface Accepted {
   runId: string;
   sessionId: string;
   sessionKey: string;
+  agentId: string;
   /** The same request was accepted before; this is its run. */
   repeated: boolean;
   /** Runs whose stop was requested. */
@@ -58,7 +59,7 @@ export function accept(current: Current): EngineCommand<AcceptArgs, Accepted> {
       const stopping = args.input.mode === 'interrupt' ? yield* stopActive(t, kernel, session, 'interrupted', args.now) : [];
       const run = yield* enqueue(t, session, args.input, args.now);
       if (args.idempotency) yield* idempotency.insert(t, args.idempotency, run.pk, args.now);
-      return { runId: run.id, sessionId: session.id, sessionKey: session.key, repeated: false, stopping };
+      return { runId: run.id, sessionId: session.id, sessionKey: session.key, agentId: session.agent, repeated: false, stopping };
     },
   };
 }
@@ -74,7 +75,7 @@ function* repeated(t: Tx, request: idempotency.Idempotency): Body<Accepted | und
     return undefined;
   }
   const session = yield* sessions.get(t, run.session_pk);
-  return { runId: run.id, sessionId: session.id, sessionKey: session.key, repeated: true, stopping: [] };
+  return { runId: run.id, sessionId: session.id, sessionKey: session.key, agentId: session.agent, repeated: true, stopping: [] };
 }
 
 const usedKey = (key: string) =>

@@ -107,6 +107,8 @@ export type WireRun = z.infer<typeof WireRun>;
 export const SessionsPage = z.object({
   ts: z.int(),
   count: z.int(),
+  /** How many sessions fit, up to 10,000. Absent from a part of a search. */
+  totalCount: z.int().exactOptional(),
   limitApplied: z.int(),
   hasMore: z.boolean(),
   nextOffset: z.int().nullable(),

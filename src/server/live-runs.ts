@@ -60,7 +60,7 @@ export class LiveRuns {
 
   start(): void {
     this.undo = this.parts.bus.subscribe({
-      wants: (event) => event.kind === 'run' || (event.kind === 'entry' && event.message.runId !== undefined),
+      wants: (event) => event.kind === 'run' || event.kind === 'entry',
       deliver: (event) => this.heard(event),
       reset: () => {},
       failed: (error) => this.parts.failed(error),
@@ -191,24 +191,39 @@ export class LiveRuns {
 
   private said(event: FeedEvent & { kind: 'entry' }): void {
     const { message, at } = event;
-    const run = this.runOf(event, message.runId!);
+    if (message.runId === undefined) return this.injected(event);
+    const run = this.runOf(event, message.runId);
     if (message.role === 'assistant') {
       // What was said in pieces is complete now.
       run.cancel();
-      this.flush(message.runId!, run);
+      this.flush(message.runId, run);
       run.last = peerMessage(wireMessage(message));
       run.sent = '';
       run.current = new WeakSet();
       const text = message.content.map((block) => (block.type === 'text' ? block.text : '')).join('');
-      if (text !== '') this.agent(message.runId!, run, 'assistant', { text, delta: text }, at);
+      if (text !== '') this.agent(message.runId, run, 'assistant', { text, delta: text }, at);
       for (const block of message.content) {
         if (block.type !== 'toolCall') continue;
-        this.agent(message.runId!, run, 'tool', { phase: 'start', toolCallId: block.id, name: block.name, args: block.arguments }, at);
+        this.agent(message.runId, run, 'tool', { phase: 'start', toolCallId: block.id, name: block.name, args: block.arguments }, at);
       }
     } else if (message.role === 'toolResult') {
       const data = { phase: 'result', toolCallId: message.toolCallId, name: message.toolName, isError: message.isError ?? false };
-      this.agent(message.runId!, run, 'tool', data, at);
+      this.agent(message.runId, run, 'tool', data, at);
     }
+  }
+
+  /** A message that an operator wrote into the transcript belongs to no run; clients get it as the end of one. */
+  private injected({ message, sessionKey, agentId, level }: FeedEvent & { kind: 'entry' }): void {
+    if (message.role !== 'assistant') return;
+    const payload = {
+      runId: `inject-${message.id}`,
+      sessionKey,
+      agentId,
+      seq: 0,
+      state: 'final',
+      message: peerMessage(wireMessage(message)),
+    };
+    this.tell('chat', 'chat', { sessionKey, agentId, level }, payload);
   }
 
   private runOf(event: FeedEvent, runId: string): LiveRun {
@@ -239,17 +254,19 @@ export class LiveRuns {
     this.tell('agent', stream === 'tool' ? 'tools' : 'agent', run, payload);
   }
 
-  private tell(event: 'chat' | 'agent', kind: Watcher['wants'], run: LiveRun, payload: object): void {
+  private tell(event: 'chat' | 'agent', kind: Watcher['wants'], about: OfSession, payload: object): void {
     let text: string | undefined;
     for (const watcher of this.watchers)
-      if (this.reaches(watcher, run, kind)) this.send(watcher, event, (text ??= JSON.stringify(payload)));
+      if (this.reaches(watcher, about, kind)) this.send(watcher, event, (text ??= JSON.stringify(payload)));
   }
 
-  private reaches(watcher: Watcher, run: LiveRun, kind: Watcher['wants'] = 'chat'): boolean {
-    const { sessionKey: key, agentId: agent, level } = run;
+  private reaches(watcher: Watcher, about: OfSession, kind: Watcher['wants'] = 'chat'): boolean {
+    const { sessionKey: key, agentId: agent, level } = about;
     if (wantsRank[kind] > wantsRank[watcher.wants] || !watcher.watches(key)) return false;
     return canSee(this.parts.world(), watcher.viewer, { key, agent, level });
   }
 }
+
+type OfSession = Pick<LiveRun, 'sessionKey' | 'agentId' | 'level'>;
 
 const placeOf = ({ step, attempt, sent }: LiveRun) => ({ step, attempt, offset: sent.length });

@@ -4,48 +4,66 @@ import { agentId as agentIdOf } from '../protocol/ids.ts';
 import type { Level } from '../protocol/labels.ts';
 import type { WireSession } from '../protocol/result.ts';
 import type { World } from '../rules/decide.ts';
-import type { ReadQuery } from '../store/contract.ts';
+import type { Body, Reading, ReadQuery } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
-import { useById } from '../store/tables/session-pages.ts';
+import { lastMessageTimes, useById } from '../store/tables/session-pages.ts';
 import { current as currentByKey, byId as lifeById } from '../store/tables/sessions.ts';
 import { describe, type LiveFacts } from './describe.ts';
 import { findSession } from './find.ts';
 import { howManyFit, pageBytes, textBound } from './page-bytes.ts';
-import { rowsOfPage, sessionsPage, type Look, type PageFilter } from './pages.ts';
+import { rowsOfPage, sessionsCount, sessionsPage, type Look, type PageFilter, type SessionsPage } from './pages.ts';
 import { wireSession } from './views.ts';
 
 export interface ListFilter extends Omit<PageFilter, 'mostScanned'> {
   preview: boolean;
+  /** By the last change of any kind, which is the default, or by the last message. */
+  sortBy?: 'updatedAt' | 'lastInteractionAt' | undefined;
+}
+
+export interface Listed {
+  sessions: WireSession[];
+  next: number | undefined;
+  full: boolean;
+  /** How many sessions fit, up to 10,000; undefined if only reading them all could tell. */
+  total: number | undefined;
 }
 
 /** A search reads at most this many rows and then gives a cursor, so that one request stays short. */
 const mostScanned = 5_000;
 /** Rows that are described together. Between two such slices other work goes on. */
 const slice = 64;
+const pageRows = 200;
 
 /** `spawnedBy` is a reference here; children of a session that the viewer does not see are not listed. */
-export const listSessions = (
-  look: Look & LiveFacts,
-): ReadQuery<ListFilter, { sessions: WireSession[]; next: number | undefined; full: boolean }> => ({
+export const listSessions = (look: Look & LiveFacts): ReadQuery<ListFilter, Listed> => ({
   name: 'list sessions',
   // Each session comes with its runs, its parent and its newest message.
-  rows: (filter) => rowsOfPage(filter) + 3 * filter.limit,
-  *body(t, { preview, ...filter }) {
+  rows: (filter) => rowsOfPage(filter) + 3 * filter.limit + (filter.sortBy === 'lastInteractionAt' ? 2 * mostScanned : 0),
+  *body(t, { preview, sortBy, ...filter }) {
     const parent = filter.spawnedBy === undefined ? undefined : yield* findSession(look).body(t, { session: filter.spawnedBy });
-    if (filter.spawnedBy !== undefined && !parent) return { sessions: [], next: undefined, full: false };
-    const { rows, next, full } = yield* sessionsPage(look).body(t, {
+    if (filter.spawnedBy !== undefined && !parent) return { sessions: [], next: undefined, full: false, total: 0 };
+    const wish = {
       ...filter,
       agentId: filter.agentId === undefined ? undefined : agentIdOf(filter.agentId),
       spawnedBy: parent?.key,
       mostScanned: (filter.skip ?? 0) + mostScanned,
-    });
+    };
+    const { rows, next, full } = yield* sortBy === 'lastInteractionAt' ? byLastMessage(t, look, wish) : sessionsPage(look).body(t, wish);
+    const skip = wish.skip ?? 0;
+    const isEnd = wish.before === undefined && next === undefined && !full && (rows.length > 0 || skip === 0);
+    const total = isEnd ? skip + rows.length : yield* sessionsCount(look).body(t, wish);
     const sessions: WireSession[] = [];
     for (let from = 0; from < rows.length; from += slice)
       for (const one of yield* describe(t, look, rows.slice(from, from + slice), { work: true, origin: true, preview }))
         sessions.push(wireSession(one));
     const fit = howManyFit(sessions, pageBytes, sessionBound);
-    if (fit === rows.length) return { sessions, next, full };
-    return { sessions: sessions.slice(0, fit), next: rows[fit - 1]!.last_pos, full: true };
+    if (fit === rows.length) return { sessions, next, full, total };
+    return {
+      sessions: sessions.slice(0, fit),
+      next: sortBy === 'lastInteractionAt' ? undefined : rows[fit - 1]!.last_pos,
+      full: true,
+      total,
+    };
   },
 });
 
@@ -57,6 +75,32 @@ const sessionBound = ({ key, label, displayName, lastMessagePreview, spawnedBy, 
   textBound(lastMessagePreview) +
   textBound(spawnedBy) +
   2 * textBound(lastTo);
+
+/**
+ * The sessions with the newest messages. No index has this order. But a session did not get a message after its last change, so once
+ * enough messages are newer than the last change of a row, the rows after it cannot be among them.
+ */
+function* byLastMessage(t: Reading, look: Look, wish: PageFilter & { mostScanned: number }): Body<Omit<SessionsPage, 'scope'>> {
+  const found: { row: SessionRow; at: number }[] = [];
+  let before: number | undefined;
+  for (;;) {
+    const page = yield* sessionsPage(look).body(t, { ...wish, before, skip: 0, limit: pageRows });
+    const times = new Map(
+      (yield* lastMessageTimes(
+        t,
+        page.rows.map((row) => row.pk),
+      )).map(({ session_pk, at }) => [session_pk, at]),
+    );
+    for (const row of page.rows) found.push({ row, at: times.get(row.pk) ?? row.created_at });
+    const changed = page.rows.at(-1)?.last_at ?? 0;
+    before = page.next;
+    const wanted = (wish.skip ?? 0) + wish.limit;
+    const isDone = before === undefined || found.length >= wish.mostScanned;
+    if (!isDone && found.filter(({ at }) => at >= changed).length <= wanted) continue;
+    const rows = found.toSorted((a, b) => b.at - a.at || b.row.last_pos - a.row.last_pos).map(({ row }) => row);
+    return { rows: rows.slice(wish.skip ?? 0, wanted), next: undefined, full: rows.length > wanted };
+  }
+}
 
 export const describeSession = (look: Look & LiveFacts): ReadQuery<{ row: SessionRow; preview: boolean }, WireSession> => ({
   name: 'describe session',

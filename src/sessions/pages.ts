@@ -7,6 +7,7 @@ import type { Body, Reading, ReadQuery } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
 import {
   agentsWithSessions,
+  countSessions,
   mostRanges,
   newestSessions,
   scanSessions,
@@ -90,6 +91,26 @@ export const sessionsPage = (look: Look): ReadQuery<PageFilter, SessionsPage> =>
     const full = sorted.length > skip + filter.limit;
     const rows = scansFirst(filter) ? yield* wholeRows(t, shown) : (shown as SessionRow[]);
     return { rows, next: full ? shown.at(-1)!.last_pos : reached > 0 ? reached : undefined, full, scope };
+  },
+});
+
+/** A count goes no further than this. */
+const mostCounted = 10_000;
+
+/** How many sessions fit, for filters that an index answers and a viewer of every session; undefined for others. */
+export const sessionsCount = (look: Look): ReadQuery<Omit<PageFilter, 'limit'>, number | undefined> => ({
+  name: 'sessions count',
+  rows: () => mostCounted,
+  *body(t, filter) {
+    const { activeSince, label, search = '', agentId, spawnedBy } = filter;
+    const scope = yield* scopeOf(t, look);
+    const isIndexed = scope.filter.agents === 'every' && (agentId === undefined || spawnedBy === undefined);
+    if (!isIndexed || activeSince !== undefined || label !== undefined || search.trim() !== '') return undefined;
+    const kinds = filter.kinds?.length === 0 ? undefined : filter.kinds;
+    let count = 0;
+    for (const ranges of inStatements(scope, { ...filter, kinds, limit: 0 }, [narrowest({ ...filter, limit: 0 })], ''))
+      count += yield* countSessions(t, ranges, mostCounted - count);
+    return count;
   },
 });
 

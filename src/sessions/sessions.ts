@@ -4,6 +4,7 @@ import { levelRank } from '../levels.ts';
 import type { Accepted } from '../engine/accept.ts';
 import type { Engine } from '../engine/engine.ts';
 import { derivedId } from '../engine/ids.ts';
+import type { NewSession } from '../engine/sessions.ts';
 import { fromOperator } from '../engine/input.ts';
 import type { Operator } from '../engine/policy.ts';
 import { InterlaneError } from '../errors.ts';
@@ -13,9 +14,9 @@ import type { QueueMode } from '../protocol/run.ts';
 import type { DeliveryContext } from '../protocol/session.ts';
 import { budgetOf } from '../config/budget.ts';
 import type { Config } from '../config/schema.ts';
-import { keyContext, requireAgent } from '../rules/agents.ts';
+import { keyContext, requireAgent, type AgentTable } from '../rules/agents.ts';
 import { channelLevel, type World } from '../rules/decide.ts';
-import { formatSessionKey, ownedKey, requireSessionKey, sessionKind } from '../rules/session-key.ts';
+import { formatSessionKey, ownedKey, requireSessionKey, sessionKind, type SessionKey } from '../rules/session-key.ts';
 import type { Store } from '../store/contract.ts';
 import { openSession } from './open.ts';
 import { patchSession, type ModelChecks, type SessionPatch } from './patch.ts';
@@ -30,6 +31,8 @@ export interface Asker {
 
 export interface Spoken {
   sessionKey: string;
+  /** Opens the session if it does not exist. */
+  opens?: boolean | undefined;
   text: string;
   method: string;
   idempotencyKey?: string | undefined;
@@ -53,11 +56,20 @@ const ownChannel = 'webchat';
 /** Kinds of sessions that only their own part of the gateway opens. */
 const ownedElsewhere = new Set(['cron', 'hook', 'node', 'subagent', 'acp', 'guest']);
 
+const keyOf = (agents: AgentTable, key: string) => requireSessionKey(key, keyContext(agents, agents.defaultId));
+
 export type Sessions = ReturnType<typeof createSessions>;
 
 export function createSessions(parts: SessionsParts) {
   const { store, engine, current } = parts;
   const of = ({ level }: Asker, sends = false): Operator => ({ level, sends });
+  /** Throws if an operator may not open a session of this key. */
+  const newSession = (agents: AgentTable, key: SessionKey, asker: Asker): NewSession => {
+    requireAgent(agents, key.agent);
+    if (ownedElsewhere.has(key.shape))
+      throw new InterlaneError('INVALID_REQUEST', `session of kind "${key.shape}" cannot be opened by hand; choose another key`);
+    return { id: parts.newId(), agent: key.agent, kind: sessionKind(key), user: asker.principal, clearance: asker.level };
+  };
   const commands = {
     open: openSession(current),
     patch: patchSession(current),
@@ -77,10 +89,7 @@ export function createSessions(parts: SessionsParts) {
       const key = requireSessionKey(request.key ?? `dashboard:${fresh}`, keyContext(agents, agent));
       if (request.agentId !== undefined && key.agent !== agent)
         throw new InterlaneError('INVALID_REQUEST', `agentId is "${agent}", but the key belongs to "${key.agent}"; leave one of them out`);
-      requireAgent(agents, key.agent);
-      if (ownedElsewhere.has(key.shape))
-        throw new InterlaneError('INVALID_REQUEST', `session of kind "${key.shape}" cannot be opened by hand; choose another key`);
-      const made = { id: parts.newId(), agent: key.agent, kind: sessionKind(key), user: asker.principal, clearance: asker.level };
+      const made = newSession(agents, key, asker);
       const common = { key: formatSessionKey(key), operator: of(asker), now: parts.now() };
       return store.write(commands.open, { ...common, made, patch: request.patch }, { by: asker.principal });
     },
@@ -109,6 +118,7 @@ export function createSessions(parts: SessionsParts) {
         .digest('hex');
       return engine.accept({
         sessionKey: spoken.sessionKey,
+        open: spoken.opens ? newSession(world.agents, keyOf(world.agents, spoken.sessionKey), asker) : undefined,
         input: fromOperator({
           runId: key ?? parts.newId(),
           text: spoken.text,

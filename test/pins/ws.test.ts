@@ -95,7 +95,7 @@ it('the corpus of the websocket', async () => {
   await ask('chat.send', { sessionKey: 'main', message: 'ho', idempotencyKey: 'k2' });
   await ask('chat.send', { sessionKey: 'main', message: ' ', idempotencyKey: 'k3' });
   await ask('chat.send', { sessionKey: 'main', message: 'hi' });
-  await ask('chat.send', { sessionKey: 'nowhere', message: 'hi', idempotencyKey: 'k3' });
+  await ask('chat.send', { sessionKey: 'agent:main:cron:nowhere', message: 'hi', idempotencyKey: 'k3' });
   await ask('chat.send', { sessionKey: 'main', sessionId: 'another', message: 'hi', idempotencyKey: 'k3' });
   await call('sessions.create', { key: 'agent:main:mute' });
   await ask('chat.send', { sessionKey: 'agent:main:mute', message: 'hi', deliver: true, idempotencyKey: 'k3' });

@@ -21,7 +21,8 @@ const ListParams = z.strictObject({
   kinds: z.array(SessionKind).optional(),
   archived: z.union([z.boolean(), z.literal('all')]).optional(),
   includeLastMessage: z.boolean().optional(),
-  ...ignored('includeGlobal', 'includeUnknown', 'includeDerivedTitles', 'configuredAgentsOnly', 'sortBy', 'ownerFirst', 'includePeople'),
+  sortBy: z.enum(['updatedAt', 'lastInteractionAt']).optional(),
+  ...ignored('includeGlobal', 'includeUnknown', 'includeDerivedTitles', 'configuredAgentsOnly', 'ownerFirst', 'includePeople'),
 });
 
 const ok = { ok: z.literal(true), key: z.string() };

@@ -12,7 +12,7 @@ const defaultWaitMs = 30_000;
 const noLimitMs = 2 ** 31 - 1;
 
 export function chatHandlers(context: Context): Handlers<keyof typeof table> {
-  const { parts, asker, need, describe, started, knowable, waited, abort, view } = context;
+  const { parts, asker, need, foundOrNew, describe, started, knowable, waited, abort, view } = context;
   const { store, sessions, cursors } = context.parts;
   return {
     'chat.history': async ({ sessionKey, agentId, sessionId, limit = 200, offset, cursor, maxChars }, call) => {
@@ -49,10 +49,8 @@ export function chatHandlers(context: Context): Handlers<keyof typeof table> {
       };
     },
     'chat.send': async ({ sessionKey, agentId, sessionId, message, queueMode, deliver, timeoutMs, idempotencyKey }, call) => {
-      const row = await need(call, { session: sessionKey, agentId });
-      sameLife(row, sessionId);
       const spoken = {
-        sessionKey: row.key,
+        ...(await foundOrNew(call, { session: sessionKey, agentId }, sessionId)),
         text: message,
         method: 'chat.send',
         idempotencyKey,
@@ -75,10 +73,8 @@ export function chatHandlers(context: Context): Handlers<keyof typeof table> {
     },
 
     agent: async ({ message, agentId, sessionKey, sessionId, deliver, timeout, idempotencyKey }, call) => {
-      const row = await need(call, { session: sessionKey ?? sessionId ?? 'main', agentId });
-      sameLife(row, sessionId);
       const spoken = {
-        sessionKey: row.key,
+        ...(await foundOrNew(call, { session: sessionKey ?? sessionId ?? 'main', agentId }, sessionId)),
         text: message,
         method: 'agent',
         idempotencyKey,
@@ -87,8 +83,8 @@ export function chatHandlers(context: Context): Handlers<keyof typeof table> {
         sends: deliver ?? false,
         budgetMs: timeout === undefined ? undefined : timeout * 1000,
       };
-      const { runId } = await sessions.say(asker(call), spoken);
-      const common = { runId, sessionKey: row.key, agentId: row.agent };
+      const { runId, agentId: agent } = await sessions.say(asker(call), spoken);
+      const common = { runId, sessionKey: spoken.sessionKey, agentId: agent };
       const acceptedAt = parts.now();
       // A caller that takes one answer gets this one; a connection gets the final one too, under the same id.
       if (!call.accepted) return { ...common, status: 'accepted', acceptedAt };

@@ -15,12 +15,15 @@ export function sessionHandlers(context: Context): Handlers<keyof typeof table> 
   const { parts, world, asker, operator, find, need, describe, started, abort, subscriptions, view } = context;
   const { store, engine, sessions, cursors } = context.parts;
   const list = async (wish: ReadParams<'sessions.list'>, call: Call): Promise<SessionsPage> => {
+    if (wish.cursor !== undefined && wish.sortBy === 'lastInteractionAt')
+      throw new InterlaneError('INVALID_REQUEST', 'cursor pages in the order of updatedAt; with sortBy "lastInteractionAt" give offset');
     const limit = Math.min(wish.limit ?? 100, 1000);
     const offset = wish.offset ?? 0;
     const {
       sessions: rows,
       next,
       full,
+      total,
     } = await store.read(
       listSessions(view(call)),
       {
@@ -35,6 +38,7 @@ export function sessionHandlers(context: Context): Handlers<keyof typeof table> 
         kinds: wish.kinds,
         archived: wish.archived,
         preview: wish.includeLastMessage === true,
+        sortBy: wish.sortBy,
       },
       call.pace,
     );
@@ -42,8 +46,9 @@ export function sessionHandlers(context: Context): Handlers<keyof typeof table> 
     return {
       ts: parts.now(),
       count: rows.length,
+      ...(total === undefined ? {} : { totalCount: total }),
       limitApplied: limit,
-      hasMore: next !== undefined,
+      hasMore: next !== undefined || full,
       // A search that has read enough for one request goes on by cursor only, and so does a list that is far down.
       nextOffset: full && offset + rows.length <= largestOffset ? offset + rows.length : null,
       ...(next === undefined ? {} : { nextCursor: cursors.page('sessions', next) }),

@@ -46,6 +46,29 @@ export function* sessionsByPk(t: Reading, pks: readonly number[]): Body<SessionR
   );
 }
 
+/** How many sessions are in the ranges, which do not overlap; counts no further than `most`. */
+export function* countSessions(t: Reading, ranges: readonly SessionRange[], most: number): Body<number> {
+  const parts = ranges.map((range) => wherePart(range));
+  const selects = parts.map(({ where }) => `SELECT pk FROM sessions WHERE current = 1 AND ${where}`);
+  const row = yield* t.one<{ n: number }>(
+    `SELECT count(*) AS n FROM (${selects.join(' UNION ALL ')} LIMIT ?) AS counted`,
+    ...parts.flatMap((part) => part.params),
+    most,
+  );
+  return row!.n;
+}
+
+/** When each session got its last message; sessions without one are left out. Joins: entries. */
+export function* lastMessageTimes(t: Reading, pks: readonly number[]): Body<{ session_pk: number; at: number }[]> {
+  return yield* inBatches(pks, (marks, params) =>
+    t.all<{ session_pk: number; at: number }>(
+      `SELECT entries.session_pk, entries.at FROM sessions JOIN entries ON entries.session_pk = sessions.pk AND entries.seq = sessions.next_seq - 1
+       WHERE sessions.pk IN (${marks}) ORDER BY entries.session_pk`,
+      ...params,
+    ),
+  );
+}
+
 function wherePart({ state, key, agent, spawnedBy, kinds, level }: SessionRange): { where: string; params: Value[] } {
   const conditions: string[] = [state === 'live' ? `state = 'live'` : `state = 'archived'`];
   const params: Value[] = [];
