@@ -5,7 +5,7 @@ import { findPaths, type PathFlags, type Paths } from '../config/paths.ts';
 import { errorTable, InterlaneError, reasonOf } from '../errors.ts';
 import type { Params } from '../protocol/operations/all.ts';
 import type { Operations } from '../protocol/operations/operation.ts';
-import { asking, clientOf, command, configure, number, stateDirOption, type ClientCommand } from './command.ts';
+import { asking, clientOf, command, configure, duration, number, stateDirOption, type ClientCommand } from './command.ts';
 import type { DoctorFlags } from './doctor.ts';
 import type { JoinFlags } from './join.ts';
 import type { ReachFlags } from './reach.ts';
@@ -60,7 +60,7 @@ function gatewayCommands(root: Command, terminal: Terminal, outcome: { status: n
     .option('--host <address>', 'address to listen on (else gateway.host, 127.0.0.1)')
     .addHelpText(
       'after',
-      '\nThe gateway accepts the value of INTERLANE_TOKEN as an admin token. It needs at least 16 characters and is never printed.',
+      '\nThe gateway accepts the value of INTERLANE_TOKEN as an admin token. It needs at least 24 random characters and is never printed.',
     )
     .action(async (flags: PathFlags & UpFlags) => {
       const { paths, loaded } = await open(terminal, flags);
@@ -93,6 +93,7 @@ function tokenCommands(root: Command, terminal: Terminal, client: ClientCommand)
     .addOption(new Option('--scope <scope>', 'what it may do (default: read)').choices(['read', 'write', 'admin']))
     .addOption(new Option('--level <level>', 'the highest level it may see').choices(['PUBLIC', 'INTERNAL', 'CONFIDENTIAL', 'RESTRICTED']))
     .option('--session <session>', 'bind it to a session: it can only call tools, as that session')
+    .addOption(new Option('--expires <time>', 'how long it works, such as 30d (default: until it is revoked)').argParser(duration))
     .action(
       asking(terminal, async (client, flags: ReachFlags & CreateFlags, name: string) =>
         (await import('./tokens.ts')).createToken(terminal, client, name, flags),

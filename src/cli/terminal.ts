@@ -54,9 +54,11 @@ export function answer(terminal: Terminal, json: boolean | undefined, value: unk
   terminal.stdout.write(json ? `${JSON.stringify(value, null, 2)}\n` : text());
 }
 
-/** A moment: how long ago on a terminal, the exact time otherwise. */
+/** A moment: how far away on a terminal, the exact time otherwise. */
 export function moment(terminal: Terminal, at: number): string {
-  return terminal.stdout.isTTY ? `${span(terminal.now() - at)} ago` : new Date(at).toISOString();
+  if (!terminal.stdout.isTTY) return new Date(at).toISOString();
+  const since = terminal.now() - at;
+  return since < 0 ? `in ${span(-since)}` : `${span(since)} ago`;
 }
 
 const units: [name: string, ms: number][] = [

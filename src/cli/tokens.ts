@@ -9,7 +9,7 @@ export async function listTokens(terminal: Terminal, client: Client, json?: bool
   answer(terminal, json, known, () =>
     table(
       terminal,
-      ['TOKEN', 'KIND', 'MAY', 'LEVEL', 'MADE', 'LAST USED'],
+      ['TOKEN', 'KIND', 'MAY', 'LEVEL', 'MADE', 'LAST USED', 'EXPIRES'],
       known.tokens.map((one) => [
         one.name,
         one.kind,
@@ -17,6 +17,7 @@ export async function listTokens(terminal: Terminal, client: Client, json?: bool
         one.level,
         moment(terminal, one.createdAt),
         one.lastUsedAt === undefined ? 'never' : moment(terminal, one.lastUsedAt),
+        one.expiresAt === undefined ? 'never' : moment(terminal, one.expiresAt),
       ]),
     ),
   );
@@ -27,6 +28,8 @@ export interface CreateFlags {
   scope?: 'read' | 'write' | 'admin';
   level?: NonNullable<Params<'tokens.create'>['level']>;
   session?: string;
+  /** In milliseconds. */
+  expires?: number;
 }
 
 export async function createToken(terminal: Terminal, client: Client, name: string, flags: CreateFlags): Promise<void> {
@@ -35,6 +38,7 @@ export async function createToken(terminal: Terminal, client: Client, name: stri
     ...(flags.scope === undefined ? {} : { scopes: [`operator.${flags.scope}` as const] }),
     ...(flags.level === undefined ? {} : { level: flags.level }),
     ...(flags.session === undefined ? {} : { sessionKey: flags.session }),
+    ...(flags.expires === undefined ? {} : { expiresInSeconds: Math.ceil(flags.expires / 1000) }),
   });
   showSecret(terminal, made, flags.json);
 }

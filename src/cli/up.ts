@@ -99,12 +99,16 @@ function followConfig(
   return watchConfig(file, () => void take());
 }
 
-const shortestToken = 16;
+const shortestToken = 24;
+const fewestCharacters = 8;
 
 function listenAt(env: Terminal['env'], config: Config, flags: UpFlags, configFile: string | undefined) {
   const token = env['INTERLANE_TOKEN'] || undefined;
-  if (token !== undefined && token.length < shortestToken)
-    throw new InterlaneError('USAGE', `INTERLANE_TOKEN is too short to be a secret; use at least ${shortestToken} characters, or unset it`);
+  if (token !== undefined && (token.length < shortestToken || new Set(token).size < fewestCharacters))
+    throw new InterlaneError(
+      'USAGE',
+      `INTERLANE_TOKEN is too easy to guess; use at least ${shortestToken} random characters (${fewestCharacters} different ones), or unset it`,
+    );
   return { host: flags.host ?? config.gateway.host, port: flags.port ?? portOf(env) ?? config.gateway.port, token, version, configFile };
 }
 

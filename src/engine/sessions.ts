@@ -8,6 +8,7 @@ import * as deliveries from '../store/tables/deliveries.ts';
 import * as runs from '../store/tables/runs.ts';
 import * as sessions from '../store/tables/sessions.ts';
 import * as stops from '../store/tables/stops.ts';
+import * as tokens from '../store/tables/tokens.ts';
 import { endRun } from './end.ts';
 import { openFlow, type Current, type Kernel } from './flow.ts';
 import { requireClearance, visibleToOperator, type Operator } from './policy.ts';
@@ -103,6 +104,8 @@ export function closeSession(
       if (open && !force)
         throw new InterlaneError('SESSION_BUSY', `session ${JSON.stringify(key)} has ${open} open; wait for it, or stop it first`);
       yield* sessions.close(t, session.pk, to);
+      // Another session may get the key; the tokens of this one must not work for it.
+      if (to === 'deleted') yield* tokens.removeBoundTo(t, key);
       const stopped = yield* stopAll(t, kernel, session, to, now);
       noteSession(t, session, to, now);
       return stopped;

@@ -37,7 +37,7 @@ export const RequestFrame = z.strictObject({
 
 const short = z.string().max(1024);
 
-/** A client's description of itself. Its rights come from `auth` alone; requested scopes and roles grant nothing. */
+/** A client's description of itself. Its rights come from `auth` alone; requested scopes can only narrow them. */
 export const ConnectParams = z.strictObject({
   minProtocol: z.int().min(1),
   maxProtocol: z.int().min(1),

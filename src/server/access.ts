@@ -18,13 +18,14 @@ export function bearerOf(authorization: string | undefined): string | undefined 
   return /^Bearer ([\x21-\x7e]{1,1024})$/i.exec(authorization ?? '')?.[1];
 }
 
-export const cookieName = 'interlane';
+/** A browser keeps one jar for all ports of a host, so gateways beside each other need cookies of different names. */
+export const cookieName = (port: number | undefined) => `interlane-${port ?? 0}`;
 
-export function cookieOf(header: string | undefined): string | undefined {
+export function cookieOf(header: string | undefined, port: number | undefined): string | undefined {
   if (header === undefined || header.length > 8192) return undefined;
   for (const part of header.split(';')) {
     const [name, value] = part.trim().split('=', 2);
-    if (name === cookieName) return value;
+    if (name === cookieName(port)) return value;
   }
   return undefined;
 }

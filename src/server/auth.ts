@@ -9,11 +9,12 @@ import type { TokenView } from '../protocol/result.ts';
 import { mayFlow } from '../rules/taint.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
 import * as tokens from '../store/tables/tokens.ts';
-import { requireLevel, type Caller } from './rights.ts';
+import { requireLevel, requireTime, type Caller } from './rights.ts';
 
 export interface AuthParts {
   store: Store;
   now(): number;
+  after(ms: number, work: () => void): () => void;
   /** Unguessable text of so many bytes, in characters of a URL. */
   secret(bytes: number): string;
 }
@@ -21,6 +22,8 @@ export interface AuthParts {
 const tokenText = /^il_([0-9a-f]{16})_[\w-]{43}$/;
 const signInMs = 10 * 60_000;
 const browserMs = 30 * 86_400_000;
+/** A wall clock can jump, so an expiry is looked at again at least this often. */
+const expiryCheckMs = 3_600_000;
 /** `last used` is written at most this often. */
 const usedEveryMs = 60_000;
 const failuresAllowed = 10;
@@ -29,14 +32,22 @@ const mostAddresses = 10_000;
 /** Tokens in a list. */
 const mostTokens = 10_000;
 
+/** `expired`: its time was over. `ended`: it was revoked or rotated, or its session was deleted. */
+export type TokenEnd = 'expired' | 'ended';
+
 export class Auth {
   private readonly parts: AuthParts;
   /** Never stored: the token of this machine's own user, and one given in the environment. */
   private readonly fixed: { hash: Buffer; caller: Caller }[] = [];
-  private signIn: { hash: Buffer; until: number; level: Level; tokenId: string | undefined } | undefined;
+  private signIn: { hash: Buffer; until: number; level: Level; tokenId: string | undefined; expiresAt: number } | undefined;
   /** Tokens that ended while this process lives: a check that began before may have passed. */
   private readonly over = new Set<string>();
-  private readonly ended = new Set<(tokenId: string) => void>();
+  private readonly ended = new Set<(tokenId: string, why: TokenEnd) => void>();
+  /** Tokens that were used and will expire, with the undo of their timers. */
+  private readonly expiries = new Map<string, () => void>();
+  /** The tokens that were used of each session. */
+  private readonly bound = new Map<string, Set<string>>();
+  private deletions = 0;
   private readonly failures = new Map<string, { count: number; until: number }>();
 
   constructor(parts: AuthParts) {
@@ -66,12 +77,46 @@ export class Auth {
     const hash = digest(presented);
     for (const one of this.fixed) if (timingSafeEqual(one.hash, hash)) return one.caller;
     const id = tokenText.exec(presented)?.[1];
-    const row = id === undefined ? undefined : await this.parts.store.read(byId, { id });
+    const row = id === undefined ? undefined : await this.read(id);
     const now = this.parts.now();
-    if (!row || !timingSafeEqual(Buffer.from(row.hash, 'hex'), hash) || (row.expires_at !== null && row.expires_at <= now))
-      return undefined;
+    if (!row || !timingSafeEqual(Buffer.from(row.hash, 'hex'), hash) || isExpired(row, now)) return undefined;
+    const caller = callerOf(row);
+    this.watch(caller);
     if (now - (row.last_used_at ?? 0) >= usedEveryMs) await this.parts.store.write(markUsed, { id: row.id, now });
-    return callerOf(row);
+    return caller;
+  }
+
+  /** A session that was deleted takes its tokens along, also those whose rows were read a moment before. */
+  private async read(id: string): Promise<tokens.TokenRow | undefined> {
+    for (;;) {
+      const { deletions } = this;
+      const row = await this.parts.store.read(byId, { id });
+      if (!row || row.session_key === null || deletions === this.deletions) return row;
+    }
+  }
+
+  /** From now on its connections end with it. */
+  private watch({ tokenId, sessionKey, expiresAt }: Caller): void {
+    if (sessionKey !== undefined) this.bound.set(sessionKey, (this.bound.get(sessionKey) ?? new Set()).add(tokenId));
+    if (expiresAt === undefined || this.expiries.has(tokenId)) return;
+    const arm = () => {
+      const left = expiresAt - this.parts.now();
+      if (left > 0) this.expiries.set(tokenId, this.parts.after(Math.min(left, expiryCheckMs), arm));
+      else this.end(tokenId, 'expired');
+    };
+    arm();
+  }
+
+  /** The key may be used again, by a session that these tokens have nothing to do with. */
+  sessionDeleted(sessionKey: string): void {
+    this.deletions++;
+    for (const tokenId of this.bound.get(sessionKey) ?? []) this.end(tokenId, 'ended');
+    this.bound.delete(sessionKey);
+  }
+
+  close(): void {
+    for (const cancel of this.expiries.values()) cancel();
+    this.expiries.clear();
   }
 
   /** Whether a caller's token has ended since it was checked. */
@@ -99,7 +144,7 @@ export class Auth {
     scopes: Scope[];
     level: Level;
     sessionKey?: string;
-    expiresAt?: number;
+    expiresAt?: number | undefined;
   }): Promise<{ token: string; view: TokenView }> {
     if (this.fixed.some(({ caller }) => caller.name === wish.name)) throw taken(wish.name);
     const { id, token, hash } = this.make();
@@ -120,21 +165,23 @@ export class Auth {
   }
 
   /** Puts a new secret under the same name and ends the connections that came with the old one. */
-  async rotate(name: string, by: Level): Promise<{ token: string; view: TokenView }> {
+  async rotate(name: string, by: Pick<Caller, 'level' | 'expiresAt'>): Promise<{ token: string; view: TokenView }> {
     const { id, token, hash } = this.make();
-    const { old, row } = await this.parts.store.write(rotate, { name, id, hash, by, now: this.parts.now() });
-    this.end(old);
+    const { level, expiresAt } = by;
+    const { old, row } = await this.parts.store.write(rotate, { name, id, hash, by: level, until: expiresAt, now: this.parts.now() });
+    this.end(old, 'ended');
     return { token, view: viewOf(row) };
   }
 
   async revoke(name: string, by: Level): Promise<boolean> {
     const id = await this.parts.store.write(revoke, { name, by });
-    if (id !== undefined) this.end(id);
+    if (id !== undefined) this.end(id, 'ended');
     return id !== undefined;
   }
 
   async list(by: Level): Promise<TokenView[]> {
-    return (await this.parts.store.read(knownTo, { by })).map(viewOf);
+    const now = this.parts.now();
+    return (await this.parts.store.read(knownTo, { by })).filter((row) => !isExpired(row, now)).map(viewOf);
   }
 
   has(name: string): Promise<boolean> {
@@ -142,15 +189,19 @@ export class Auth {
   }
 
   /** Calls the listener with each token that ends. Returns the undo. */
-  onEnd(listener: (tokenId: string) => void): () => void {
+  onEnd(listener: (tokenId: string, why: TokenEnd) => void): () => void {
     this.ended.add(listener);
     return () => void this.ended.delete(listener);
   }
 
-  /** Makes a code that signs one browser in, once, up to a level. A newer code replaces it, and it ends with the token that asked for it. */
-  signInCode(level: Level = 'RESTRICTED', tokenId?: string): { code: string; expiresAt: number } {
+  /**
+   * Makes a code that signs one browser in, once, with at most the level and the time of the token that asked for it. A newer code
+   * replaces it, and it ends with that token.
+   */
+  signInCode(by?: Caller): { code: string; expiresAt: number } {
     const code = this.parts.secret(24);
-    this.signIn = { hash: digest(code), until: this.parts.now() + signInMs, level, tokenId };
+    const { level = 'RESTRICTED', tokenId, expiresAt = Infinity } = by ?? {};
+    this.signIn = { hash: digest(code), until: this.parts.now() + signInMs, level, tokenId, expiresAt };
     return { code, expiresAt: this.signIn.until };
   }
 
@@ -159,6 +210,8 @@ export class Auth {
     const { signIn } = this;
     if (!signIn || signIn.until <= this.parts.now() || !timingSafeEqual(signIn.hash, digest(code))) return undefined;
     this.signIn = undefined;
+    const now = this.parts.now();
+    const expiresAt = Math.min(now + browserMs, signIn.expiresAt);
     const { token } = await this.create({
       name: `browser-${this.parts
         .secret(6)
@@ -167,15 +220,17 @@ export class Auth {
       kind: 'browser',
       scopes: ['operator.admin'],
       level: signIn.level,
-      expiresAt: this.parts.now() + browserMs,
+      expiresAt,
     });
-    return { token, maxAgeSeconds: browserMs / 1000 };
+    return { token, maxAgeSeconds: Math.floor((expiresAt - now) / 1000) };
   }
 
-  private end(tokenId: string): void {
+  private end(tokenId: string, why: TokenEnd): void {
     this.over.add(tokenId);
+    this.expiries.get(tokenId)?.();
+    this.expiries.delete(tokenId);
     if (this.signIn?.tokenId === tokenId) this.signIn = undefined;
-    for (const listener of this.ended) listener(tokenId);
+    for (const listener of this.ended) listener(tokenId, why);
   }
 
   private make(): { id: string; token: string; hash: string } {
@@ -188,6 +243,7 @@ export class Auth {
 const taken = (name: string) =>
   new InterlaneError('TOKEN_EXISTS', `token "${name}" exists already; choose another name, rotate it or revoke it`);
 
+const isExpired = (row: tokens.TokenRow, now: number) => row.expires_at !== null && row.expires_at <= now;
 const digest = (text: string) => createHash('sha256').update(text).digest();
 
 function callerOf(row: tokens.TokenRow): Caller {
@@ -245,18 +301,23 @@ const anyOperator: ReadQuery<object, boolean> = { name: 'any operator', body: (t
 const create: EngineCommand<tokens.TokenRow, void> = {
   name: 'create token',
   *body(t, row) {
+    yield* tokens.removeExpired(t, row.created_at);
     if (yield* tokens.byName(t, row.name)) throw taken(row.name);
     yield* tokens.insert(t, row);
   },
 };
 
-const rotate: EngineCommand<{ name: string; id: string; hash: string; by: Level; now: number }, { old: string; row: tokens.TokenRow }> = {
+const rotate: EngineCommand<
+  { name: string; id: string; hash: string; by: Level; until: number | undefined; now: number },
+  { old: string; row: tokens.TokenRow }
+> = {
   name: 'rotate token',
-  *body(t, { name, id, hash, by, now }) {
+  *body(t, { name, id, hash, by, until, now }) {
     const row = yield* tokens.byName(t, name);
     if (!row || !mayKnow(row, by))
       throw new InterlaneError('TOKEN_NOT_FOUND', `token ${JSON.stringify(name)} does not exist; tokens.list shows those that do`);
     requireLevel(by, levelName(row.level), `token "${name}"`);
+    requireTime(until, row.expires_at ?? undefined, `token "${name}"`);
     yield* tokens.replaceSecret(t, name, { id, hash }, now);
     return { old: row.id, row: { ...row, id, hash, created_at: now, last_used_at: null } };
   },

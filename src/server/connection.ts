@@ -15,8 +15,8 @@ import {
 } from '../protocol/frame.ts';
 import { cookieOf } from './access.ts';
 import type { Pace, Pacer } from '../pace.ts';
-import type { Auth } from './auth.ts';
-import { allows, frameLimitOf, viewerOf, type Caller } from './rights.ts';
+import type { Auth, TokenEnd } from './auth.ts';
+import { allows, narrowed, frameLimitOf, viewerOf, type Caller } from './rights.ts';
 import type { Events } from './events.ts';
 import type { LiveRuns, Watcher } from './live-runs.ts';
 import { errorShape } from './failure.ts';
@@ -68,7 +68,6 @@ export class Connection {
   private subscriptions: ConnectionSubscriptions | undefined;
   private undoWatch = () => {};
   private cancelHandshake = () => {};
-  private cancelExpiry = () => {};
   private seq = 0;
   /** Requests that are not answered yet. */
   private open = 0;
@@ -132,9 +131,9 @@ export class Connection {
   }
 
   /** Rejects new requests, but lets a caller that rotated its own token receive the reply with the new secret. */
-  tokenEnded(): void {
+  tokenEnded(why: TokenEnd): void {
     this.closing = true;
-    if (this.endings === 0) this.close(closing.refused, tokenEnded);
+    if (this.endings === 0) this.close(closing.refused, `token ${why}`);
   }
 
   terminate(): void {
@@ -186,7 +185,6 @@ export class Connection {
   private release(): void {
     this.controller.abort(new InterlaneError('UNAVAILABLE', 'connection is gone'));
     this.cancelHandshake();
-    this.cancelExpiry();
     this.undoWatch();
     this.subscriptions?.close();
   }
@@ -266,7 +264,7 @@ export class Connection {
       if (!this.controller.signal.aborted) this.fail(id, thrown, method);
     } finally {
       this.endings -= ending;
-      if (this.closing && ending === 1) this.close(closing.refused, tokenEnded);
+      if (this.closing && ending === 1) this.close(closing.refused, 'token ended');
     }
   }
 
@@ -281,15 +279,15 @@ export class Connection {
     };
     const asked = readConnect(method, params);
     if (asked instanceof InterlaneError) return refuse(asked);
-    const { auth, caps = [] } = asked;
+    const { auth, caps = [], scopes } = asked;
     try {
-      const presented = auth?.token ?? auth?.password ?? cookieOf(this.request.headers.cookie);
+      const presented = auth?.token ?? auth?.password ?? cookieOf(this.request.headers.cookie, this.request.socket.localPort);
       const caller = await this.parts.auth.check(presented);
       if (this.closing || this.ws.readyState !== WebSocket.OPEN) return;
       // No await between this check and the welcome: from the welcome on, the connection hears when its token ends.
       if (!caller || this.parts.auth.isOver(caller))
         return refuse(tokenRefusal(this.parts.auth, presented, this.request.socket.remoteAddress ?? ''));
-      this.welcome(id, caller, caps);
+      this.welcome(id, narrowed(caller, scopes), caps);
     } catch (thrown) {
       this.fail(id, thrown, 'connect');
       this.close(1013, 'try again');
@@ -304,7 +302,6 @@ export class Connection {
     this.owner.identified();
     const isScoped = caps.includes('session-scoped-events');
     allowFrames(ws, frameLimitOf(caller));
-    this.watchExpiry(caller.expiresAt);
     const viewer = viewerOf(caller);
     const send: Watcher['send'] = (event, payload) => this.event(event, payload);
     const watcher: Watcher = {
@@ -329,15 +326,6 @@ export class Connection {
     if (allows(caller, 'operator.read')) this.undoWatch = parts.live.watch(watcher);
   }
 
-  /** A timer for a far time may fire early, so it checks the clock again. */
-  private watchExpiry(at: number | undefined): void {
-    if (at === undefined) return;
-    this.cancelExpiry = this.parts.after(at - this.parts.now(), () => {
-      if (this.parts.now() < at) this.watchExpiry(at);
-      else this.close(closing.refused, 'token expired');
-    });
-  }
-
   private fail(id: string, thrown: unknown, method?: string): void {
     if (method !== undefined && !(thrown instanceof InterlaneError)) this.parts.report(method, thrown);
     this.respond(id, { ok: false, error: errorShape(thrown) });
@@ -352,7 +340,6 @@ export class Connection {
 
 /** The largest answer, and live events beside it. */
 const mostBuffered = frameLimits.admin + 4 * bufferLimit;
-const tokenEnded = 'token ended';
 
 /** Cuts the text to what fits into a close frame. */
 function closeReason(text: string): string {

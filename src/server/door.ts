@@ -98,7 +98,7 @@ export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door &
   const world = () => parts.current().world;
   const { config } = parts.current();
   const { host = config.gateway.host, port = config.gateway.port } = listen;
-  const auth = new Auth({ store, now: () => clock.now(), secret: parts.secret });
+  const auth = new Auth({ store, now: () => clock.now(), after: (ms, work) => clock.after(ms, work), secret: parts.secret });
   if (!isLoopback(host) && !listen.token && !(await auth.hasOperator()))
     throw new InterlaneError(
       'PORT_UNUSABLE',
@@ -204,6 +204,9 @@ export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door &
     throw thrown;
   });
   ({ url } = server);
+  const undoDeletions = store.follow((happened) => {
+    for (const event of happened) if (event.kind === 'session' && event.change === 'deleted') auth.sessionDeleted(event.sessionKey);
+  });
   // Made only now: a start that fails at the port must not use up the only time that the secret is shown.
   const adminToken = await auth.start();
   live.start();
@@ -221,6 +224,8 @@ export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door &
       live.close();
       streams.close();
       http.close();
+      undoDeletions();
+      auth.close();
       await mcp.close();
       await server.close('the gateway is stopping');
     },

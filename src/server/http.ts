@@ -27,6 +27,8 @@ export interface HttpParts {
 /** The connection of a request. */
 export interface Remote {
   remoteAddress: string;
+  /** Our own port. */
+  localPort: number | undefined;
   /** Ends it at once. */
   drop(): void;
 }
@@ -71,7 +73,10 @@ export function createHttp(parts: HttpParts): Http {
           page('This link was used already or is too old.', 'Run <code>npx interlane token sign-in</code> for a new one.'),
           403,
         );
-      c.header('set-cookie', `${cookieName}=${signed.token}; Path=/; HttpOnly; SameSite=Strict; Max-Age=${signed.maxAgeSeconds}`);
+      c.header(
+        'set-cookie',
+        `${cookieName(c.env.localPort)}=${signed.token}; Path=/; HttpOnly; SameSite=Strict; Max-Age=${signed.maxAgeSeconds}`,
+      );
       return c.redirect('/', 303);
     },
   };
@@ -146,7 +151,7 @@ function failed(c: HttpContext, thrown: unknown): Response {
 /** A bearer token counts before a cookie, also when it is wrong. */
 function secretOf(c: HttpContext): string | undefined {
   const authorization = c.req.header('authorization');
-  return authorization === undefined ? cookieOf(c.req.header('cookie')) : bearerOf(authorization);
+  return authorization === undefined ? cookieOf(c.req.header('cookie'), c.env.localPort) : bearerOf(authorization);
 }
 
 async function identify(c: HttpContext, auth: Auth): Promise<Caller | Response> {

@@ -206,7 +206,7 @@ function whenRead(response: Response, cut: AbortSignal, over: () => void): Respo
   return new Response(passed.readable, { status: response.status, headers: response.headers });
 }
 
-const revoked = () => new InterlaneError('UNAUTHORIZED', 'token was revoked');
+const revoked = () => new InterlaneError('UNAUTHORIZED', 'token has ended');
 
 function refusal(thrown: unknown): Response {
   const { status, body } = httpFailure(thrown);

@@ -49,6 +49,20 @@ export function frameLimitOf(caller: Caller): number {
   return allows(caller, 'operator.admin') ? frameLimits.admin : frameLimits.operator;
 }
 
+/** A caller whose token expires gives no token that outlives it. */
+export function requireTime(own: number | undefined, wanted: number | undefined, what: string): void {
+  if (own === undefined || (wanted !== undefined && wanted <= own)) return;
+  throw new InterlaneError('MISSING_SCOPE', `${what} would outlive the token that asks for it; use a token that lasts as long`);
+}
+
+/** A connection may ask for less than its token allows, never for more. */
+export function narrowed(caller: Caller, requested: readonly string[] | undefined): Caller {
+  if (requested === undefined || caller.kind === 'session') return caller;
+  const highest = allScopes.findLast((scope) => requested.includes(scope));
+  if (highest === undefined) return { ...caller, scopes: [] };
+  return allows(caller, highest) ? { ...caller, scopes: [highest] } : caller;
+}
+
 /** A caller as a viewer of sessions. */
 export const viewerOf = ({ kind, level, sessionKey }: Caller): Viewer =>
   kind === 'session' ? { as: 'visitor', sessionKey: sessionKey ?? '', level } : { as: 'operator', level };

@@ -130,5 +130,5 @@ function answer(response: ServerResponse, status: number, message: string): void
 
 function remoteOf(env: unknown): Remote {
   const socket = (env as { incoming?: IncomingMessage }).incoming?.socket;
-  return { remoteAddress: socket?.remoteAddress ?? '', drop: () => socket?.destroy() };
+  return { remoteAddress: socket?.remoteAddress ?? '', localPort: socket?.localPort, drop: () => socket?.destroy() };
 }

@@ -52,7 +52,6 @@ export class Streams {
     const stream = new Stream(parts, wire);
     this.open.set(stream, caller);
     stream.onEnd(() => void this.open.delete(stream));
-    if (caller.expiresAt !== undefined) stream.onEnd(parts.after(caller.expiresAt - parts.now(), () => stream.end()));
     if (this.closed) stream.end();
     this.cancelTick ??= this.tick();
     return stream;

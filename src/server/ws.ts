@@ -25,8 +25,8 @@ export class Sockets {
 
   constructor(parts: ConnectionParts) {
     this.parts = parts;
-    this.undoEnd = parts.auth.onEnd((tokenId) => {
-      for (const one of this.connections) if (one.caller?.tokenId === tokenId) one.tokenEnded();
+    this.undoEnd = parts.auth.onEnd((tokenId, why) => {
+      for (const one of this.connections) if (one.caller?.tokenId === tokenId) one.tokenEnded(why);
     });
     this.tick();
   }

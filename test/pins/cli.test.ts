@@ -76,6 +76,8 @@ it('the corpus of the command line', async () => {
   await run('token create reader');
   await run('token create writer --scope write --level INTERNAL --json');
   await run('token create bound --session main --json');
+  await run('token create brief --expires 30d --json');
+  await run('token create odd --expires soon');
   await run('token create odd --scope odd');
   await run('token list --json');
   await run('token list');

@@ -98,6 +98,7 @@ export class Recorder {
       .replaceAll(/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g, (id) => this.named('id', id))
       .replaceAll(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z/g, '<date>')
       .replaceAll(/(127\.0\.0\.1|localhost|\[::1\]):\d+/g, '$1:<port>')
+      .replaceAll(/interlane-\d+=/g, 'interlane-<port>=')
       .replaceAll(/browser-[a-z0-9]{8}/g, 'browser-<name>');
   }
 

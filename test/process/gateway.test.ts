@@ -54,7 +54,7 @@ describe('interlane up', () => {
 
   it('accepts an admin token from the environment and does not print it', async () => {
     const state = scratch();
-    const secret = 'a-secret-of-some-length';
+    const secret = 'a-secret-of-some-good-length';
     const running = await up(state, { env: { INTERLANE_TOKEN: secret } });
     const { url } = JSON.parse(readFileSync(join(state, 'cli.json'), 'utf8')) as { url: string };
     const asked = await interlane(['token', 'list', '--url', url], { env: { INTERLANE_TOKEN: secret } });
@@ -64,7 +64,8 @@ describe('interlane up', () => {
   });
 
   it.each([
-    ['a token that is short', { INTERLANE_TOKEN: 'tooshort' }, 'INTERLANE_TOKEN is too short'],
+    ['a token that is short', { INTERLANE_TOKEN: 'tooshort' }, 'INTERLANE_TOKEN is too easy to guess'],
+    ['a token of few characters', { INTERLANE_TOKEN: 'abababab'.repeat(8) }, 'INTERLANE_TOKEN is too easy to guess'],
     ['a port that is none', { INTERLANE_PORT: '70000' }, 'INTERLANE_PORT is not a port'],
   ])('refuses %s, with the reason and without the value', async (_, env, says) => {
     const { status, stderr } = await interlane(['up', '--state-dir', scratch()], { env });

@@ -255,7 +255,8 @@ describe('a state of schema 3', () => {
     expect((await ask(names.tokens.bound, '/tools/session_status', {})).json).toMatchObject({ result: { key: 'agent:main:direct:ann' } });
     expect((await ask(names.tokens.rotated, '/sessions')).status).toBe(200);
     expect((await ask(names.tokens.before, '/sessions')).status).toBe(401);
-    expect((await gw.http('/sessions', { token: '', headers: { cookie: names.cookie } })).status).toBe(200);
+    const cookie = names.cookie.replace('interlane=', `interlane-${gw.port}=`);
+    expect((await gw.http('/sessions', { token: '', headers: { cookie } })).status).toBe(200);
   });
 
   it('knows what it was asked before', async () => {

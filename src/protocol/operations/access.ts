@@ -48,6 +48,12 @@ export const access = {
       scopes: z.array(Scope).min(1).optional(),
       level: Level.optional(),
       sessionKey: Key.optional(),
+      /** It never outlives the token that makes it. */
+      expiresInSeconds: z
+        .int()
+        .min(1)
+        .max(3_660 * 86_400)
+        .optional(),
     }),
     result: Made,
   },

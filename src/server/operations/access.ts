@@ -4,7 +4,7 @@ import { InterlaneError } from '../../errors.ts';
 import { guestSentence } from '../../wording.ts';
 import { agentId as agentIdOf } from '../../protocol/ids.ts';
 import type { access as table } from '../../protocol/operations/access.ts';
-import { requireLevel } from '../rights.ts';
+import { requireLevel, requireTime } from '../rights.ts';
 import type { Context, Handlers } from './context.ts';
 
 export function accessHandlers(context: Context): Handlers<keyof typeof table> {
@@ -22,8 +22,9 @@ export function accessHandlers(context: Context): Handlers<keyof typeof table> {
         );
       // By default a guest sees the least; one that gets a new token keeps its visibility.
       const { session, created } = await sessions.join(asker(call), { name, agentId, see: see ?? (joined ? undefined : 'tree') });
-      const wish = { name: tokenName, kind: 'session' as const, scopes: [], level: call.caller.level, sessionKey: session.key };
-      const { token } = joined ? await auth.rotate(tokenName, call.caller.level) : await auth.create(wish);
+      const { level, expiresAt } = call.caller;
+      const wish = { name: tokenName, kind: 'session' as const, scopes: [], level, sessionKey: session.key, expiresAt };
+      const { token } = joined ? await auth.rotate(tokenName, call.caller) : await auth.create(wish);
       return {
         key: session.key,
         sessionId: session.id,
@@ -37,21 +38,24 @@ export function accessHandlers(context: Context): Handlers<keyof typeof table> {
     },
 
     'tokens.list': async (_, { caller }) => ({ tokens: await auth.list(caller.level) }),
-    'tokens.create': async ({ name, scopes, level, sessionKey }, call) => {
+    'tokens.create': async ({ name, scopes, level, sessionKey, expiresInSeconds }, call) => {
+      const expiresAt = expiresInSeconds === undefined ? call.caller.expiresAt : parts.now() + expiresInSeconds * 1000;
+      requireTime(call.caller.expiresAt, expiresAt, `token "${name}"`);
       if (sessionKey === undefined) {
         requireLevel(call.caller.level, level ?? call.caller.level, `token "${name}"`);
-        return auth.create({ name, kind: 'operator', scopes: scopes ?? ['operator.read'], level: level ?? call.caller.level });
+        const rights = { scopes: scopes ?? ['operator.read' as const], level: level ?? call.caller.level };
+        return auth.create({ name, kind: 'operator', ...rights, expiresAt });
       }
       if (scopes || level)
         throw new InterlaneError('INVALID_REQUEST', 'token bound to a session has no scopes or level of its own; leave them out');
       const row = await need(call, { session: sessionKey });
-      return auth.create({ name, kind: 'session', scopes: [], level: call.caller.level, sessionKey: row.key });
+      return auth.create({ name, kind: 'session', scopes: [], level: call.caller.level, sessionKey: row.key, expiresAt });
     },
     'tokens.signIn': async (_, { caller }) => {
-      const { code, expiresAt } = auth.signInCode(caller.level, caller.tokenId);
+      const { code, expiresAt } = auth.signInCode(caller);
       return { url: parts.signInUrl(code), expiresAt };
     },
-    'tokens.rotate': ({ name }, { caller }) => auth.rotate(name, caller.level),
+    'tokens.rotate': ({ name }, { caller }) => auth.rotate(name, caller),
     'tokens.revoke': async ({ name }, { caller }) => ({ revoked: await auth.revoke(name, caller.level), name }),
   };
 }

@@ -65,6 +65,11 @@ export function* remove(t: Writing, name: string): Body<void> {
   yield* t.run('DELETE FROM tokens WHERE name = ?', name);
 }
 
+/** The tokens of a session that is deleted. */
+export function* removeBoundTo(t: Writing, sessionKey: string): Body<void> {
+  yield* t.run('DELETE FROM tokens WHERE session_key = ?', sessionKey);
+}
+
 export function* markUsed(t: Writing, id: string, now: number): Body<void> {
   yield* t.run('UPDATE tokens SET last_used_at = ? WHERE id = ?', now, id);
 }
