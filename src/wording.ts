@@ -114,6 +114,11 @@ export function recapRequest({ scope, topic }: { scope: 'session' | 'topic'; top
 
 // Results of calls ----------------------------------------------------------------------------------------------------
 
+/** Says it to the user, who does not get the answer. */
+export const withheldAnswer = 'The answer to your message was withheld by a rule of this gateway.';
+/** Says it to the model, before the user's next message. */
+export const withheldLine = gatewayLine('A rule withheld your last answer. Your user read only that it was withheld.');
+
 export const missingResult = 'There is no result: the run was stopped before the call finished.';
 export const stoppedCall = 'the turn was stopped before this call finished; it may or may not have taken effect';
 export const unknownOutcome =

@@ -1,5 +1,5 @@
 // Messages of a transcript as lines: one per message for programs, readable text for people.
-import { speaker, textOf } from '../client/messages.ts';
+import { speaker, textOf, withheldNote } from '../client/messages.ts';
 import type { WireMessage } from '../protocol/result.ts';
 import { oneLine, paint, visible, type Terminal } from './terminal.ts';
 
@@ -9,7 +9,8 @@ export function messageLine(terminal: Terminal, message: WireMessage, options: {
   const before = options.before === undefined ? [] : [options.before];
   if (!terminal.stdout.isTTY)
     return `${[new Date(message.timestamp).toISOString(), ...before, speaker(message), text].map(oneLine).join('\t')}\n`;
-  return `${heading(terminal, message, options.before)}\n${indented(text)}\n`;
+  const note = withheldNote(message);
+  return `${heading(terminal, message, options.before)}\n${indented(text)}\n${note === undefined ? '' : paint(terminal, 'gray', `  (${note})\n`)}`;
 }
 
 export function heading(

@@ -65,6 +65,14 @@ function paper(own = ['r'], streams = true) {
 }
 
 describe('answers', () => {
+  it('that a rule withheld from their chat have one note about it', () => {
+    const { answers, text } = paper();
+    const withheld = message('assistant', 'pin 4711');
+    answers.message({ ...withheld, message: { ...withheld.message, withheld: true } });
+    answers.message(message('assistant', 'fine', 's'));
+    expect(text()).toBe('pin 4711\n(this answer was not delivered: a rule withheld it)\nfine\n');
+  });
+
   it('stream, and are not repeated by their message', () => {
     const { answers, text } = paper();
     answers.chat(delta(0, 'one '));

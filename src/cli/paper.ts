@@ -1,6 +1,6 @@
 // Items of a conversation → text that is only ever added to: each text once, live text as it grows.
 import type { AnswerItem, Item } from '../client/items.ts';
-import { callsOf } from '../client/messages.ts';
+import { callsOf, withheldNote } from '../client/messages.ts';
 
 export interface Paper {
   /** A piece of text, after the piece before it. */
@@ -106,8 +106,8 @@ export class Printer {
       if (rest !== '') this.paper.piece(rest);
       this.close();
     } else if (rest !== '') this.lines(more, this.isReply(item) ? 'answer' : 'note');
-    const note = stopNotes[item.message?.stopReason ?? ''];
-    if (note !== undefined && !known.noted) this.note(note);
+    const notes = item.message && [stopNotes[item.message.stopReason ?? ''], withheldNote(item.message)];
+    if (!known.noted) for (const note of notes ?? []) if (note !== undefined) this.note(note);
     if (item.message) known.noted = true;
   }
 

@@ -17,6 +17,9 @@ export function sourceOf(message: WireMessage): string {
   return kind === undefined || kind === 'inter_session' || kind === who ? who : `${kind} ${who}`;
 }
 
+/** What a client says about an answer that a rule withheld from its chat; undefined for every other message. */
+export const withheldNote = ({ withheld }: WireMessage) => (withheld ? 'this answer was not delivered: a rule withheld it' : undefined);
+
 /** Whether the message is a summary that replaces older messages for the model. */
 export const isSummary = ({ summary }: WireMessage) => summary === true;
 

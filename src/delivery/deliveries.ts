@@ -1,4 +1,5 @@
 // Deliveries as rows, each move one transaction: take a head, settle it, and an operator's decision on one whose outcome is unknown.
+import { deliverNotice, isWithheld } from '../engine/deliver.ts';
 import { noteDelivery, type EngineCommand, type Tx } from '../engine/feed.ts';
 import type { Current } from '../engine/flow.ts';
 import { filterForChannel } from '../engine/policy.ts';
@@ -31,6 +32,10 @@ export function beginSending(
         const { decision, text } = filterForChannel(world, { ...session, taint: delivery.taint }, at, delivery.text);
         if (text === undefined) {
           yield* settle(t, delivery, session, { state: 'dead', error: decision.why }, now);
+          if (delivery.cause === 'reply' && isWithheld(decision)) {
+            const place = { accountId: delivery.account ?? undefined, threadId: delivery.thread ?? undefined };
+            yield* deliverNotice(t, world, session, { ...at, ...place, cause: 'reply', causePk: delivery.cause_pk, now });
+          }
           blocked = true;
           continue;
         }

@@ -1,25 +1,52 @@
 // Outbound text, inside a command: destination, policy, chunks → rows of the outbox.
 import { InterlaneError } from '../errors.ts';
 import type { Destination } from '../protocol/session.ts';
-import type { World } from '../rules/decide.ts';
+import type { Decision, World } from '../rules/decide.ts';
 import { announceTarget } from '../rules/announce-target.ts';
 import { keyContext } from '../rules/agents.ts';
 import { requireSessionKey } from '../rules/session-key.ts';
 import type { Body } from '../store/contract.ts';
 import type { RunRow, SessionRow } from '../store/rows.ts';
 import * as deliveries from '../store/tables/deliveries.ts';
+import { withheldAnswer } from '../wording.ts';
 import { noteDelivery, type Tx } from './feed.ts';
 import { derivedId } from './ids.ts';
-import { deliveryOf, destinationOf, filterForChannel } from './policy.ts';
+import { deliveryOf, destinationOf, filterForChannel, type Filtered } from './policy.ts';
 
 /** Characters of one message on a channel. */
 const chunkSize = 4_000;
 
+/** A reply on its way out: where it goes, and what policy says about it. */
+export interface Reply {
+  out: Outgoing;
+  filtered: Filtered;
+  /** A rule on output blocks it, so the user gets one sentence instead. */
+  withheld: boolean;
+}
+
 /** The answer to a chat goes back to the origin of its input, even if another chat has written since. */
-export function* deliverReply(t: Tx, world: World, session: SessionRow, run: RunRow, text: string, now: number): Body<string> {
+export function replyOf(world: World, session: SessionRow, run: RunRow, text: string, now: number): Reply | undefined {
   const own = destinationOf(run) ?? deliveryOf(session);
-  if (!own) return 'no destination';
-  return yield* enqueue(t, world, session, { ...own, cause: 'reply', causePk: run.pk, causeId: run.id, text, now });
+  if (!own) return undefined;
+  const out = { ...own, cause: 'reply', causePk: run.pk, causeId: run.id, text, now };
+  const filtered = filterForChannel(world, session, out, text);
+  return { out, filtered, withheld: isWithheld(filtered.decision) };
+}
+
+export function* deliverReply(t: Tx, world: World, session: SessionRow, { out, filtered, withheld }: Reply): Body<void> {
+  yield* enqueueFiltered(t, session, out, filtered);
+  if (withheld) yield* deliverNotice(t, world, session, out);
+}
+
+/** Send policy and levels refuse silently: a channel that may not get the text may not learn that there is one. */
+export const isWithheld = ({ effect, code }: Decision) => effect === 'BLOCK' && code === 'POLICY_BLOCKED';
+
+/** Tells the user that a rule withholds the answer: once for each reply, and only if policy lets this sentence out. */
+export function* deliverNotice(t: Tx, world: World, session: SessionRow, blocked: Omit<Outgoing, 'text' | 'causeId'>): Body<void> {
+  const out = { ...blocked, cause: 'notice', causeId: `${blocked.cause}:${blocked.causePk}`, text: withheldAnswer };
+  if (yield* deliveries.byId(t, idOf(out, 0))) return;
+  const filtered = filterForChannel(world, session, out, out.text);
+  if (filtered.text !== undefined) yield* enqueueFiltered(t, session, out, filtered);
 }
 
 /** An announce goes to the group or channel in the session's key, else to the chat of the session's last message. */
@@ -67,7 +94,10 @@ interface Outgoing extends Destination {
 
 /** Returns `queued`, or the reason why policy blocked it. A blocked text gets a row too, so that operators can see why it is missing. */
 function* enqueue(t: Tx, world: World, session: SessionRow, out: Outgoing): Body<string> {
-  const { decision, text } = filterForChannel(world, session, out, out.text);
+  return yield* enqueueFiltered(t, session, out, filterForChannel(world, session, out, out.text));
+}
+
+function* enqueueFiltered(t: Tx, session: SessionRow, out: Outgoing, { decision, text }: Filtered): Body<string> {
   if (text === undefined) {
     yield* insertDelivery(t, session, out, idOf(out, 0), 0, '', { state: 'dead', error: decision.why });
     return `blocked: ${decision.why}`;

@@ -9,8 +9,9 @@ import * as offers from '../store/tables/offers.ts';
 import * as runs from '../store/tables/runs.ts';
 import * as sessions from '../store/tables/sessions.ts';
 import * as waits from '../store/tables/waits.ts';
+import type { EntryBody } from '../store/views.ts';
 import { stoppedCall } from '../wording.ts';
-import { deliverReply } from './deliver.ts';
+import { deliverReply, replyOf } from './deliver.ts';
 import { appendEntry, noteRun, type Tx, type EngineCommand } from './feed.ts';
 import { advanceFlows, type Kernel } from './flow.ts';
 import { derivedId } from './ids.ts';
@@ -54,7 +55,9 @@ export function* endRun(t: Tx, kernel: Kernel, run: RunRow, end: RunEnd, loaded:
       addToSession(session, end.usage);
     }
   }
-  const replySeq = yield* appendReply(t, run, session, end);
+  const reply = end.outcome === 'ok' ? (end.text ?? '') : '';
+  const outgoing = run.deliver === 1 && reply !== '' ? replyOf(kernel.world, session, run, reply, end.now) : undefined;
+  const replySeq = yield* appendReply(t, run, session, end, outgoing?.withheld ?? false);
   const error = end.error ?? null;
   const code = end.code ?? null;
   yield* runs.end(t, run.pk, {
@@ -85,9 +88,8 @@ export function* endRun(t: Tx, kernel: Kernel, run: RunRow, end: RunEnd, loaded:
   const loose = loaded.loose ?? (yield* runs.looseEnds(t, run.pk));
   if (loose.waiters > 0) yield* answerWaiters(t, kernel, run, end.now);
   if (loose.head !== null && (was !== 'queued' || wasReady !== null)) yield* promote(t, run.lane);
-  const reply = end.outcome === 'ok' ? (end.text ?? '') : '';
   if (loose.flows > 0) yield* advanceFlows(t, kernel, { run, session, reply, now: end.now });
-  if (run.deliver === 1 && reply !== '') yield* deliverReply(t, kernel.world, session, run, reply, end.now);
+  if (outgoing) yield* deliverReply(t, kernel.world, session, outgoing);
 }
 
 /** I4. No call is left without a result, so that the next turn can be built from the transcript. Without a step there are none. */
@@ -104,14 +106,15 @@ function* answerOpenCalls(t: Tx, run: RunRow, session: SessionRow, now: number):
     );
 }
 
-function* appendReply(t: Tx, run: RunRow, session: SessionRow, end: RunEnd): Body<number | null> {
+function* appendReply(t: Tx, run: RunRow, session: SessionRow, end: RunEnd, withheld: boolean): Body<number | null> {
   if (end.text === undefined || end.text === '') return null;
-  const body = end.outcome !== 'ok' ? { aborted: true as const } : end.cut === undefined ? undefined : { cut: end.cut };
+  const cut = end.cut === undefined ? {} : { cut: end.cut };
+  const body: EntryBody = end.outcome === 'ok' ? { ...cut, ...(withheld ? { withheld } : {}) } : { aborted: true };
   const entry = {
     id: derivedId(run.id, 'end'),
     role: 'assistant' as const,
     text: end.text,
-    body,
+    body: Object.keys(body).length === 0 ? undefined : body,
     taint: session.taint,
     runPk: run.pk,
     step: run.step + 1,

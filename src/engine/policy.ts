@@ -111,7 +111,7 @@ export function filterForChannel(
   return filter(evaluate({ action: 'deliver', caller: partyOfRow(world, from), channel, to, chatType, text }, world), text);
 }
 
-interface Filtered {
+export interface Filtered {
   decision: Decision;
   text: string | undefined;
 }

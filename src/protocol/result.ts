@@ -16,6 +16,8 @@ export const WireMessage = z.object({
   toolName: z.string().exactOptional(),
   isError: z.boolean().exactOptional(),
   stopReason: z.enum(['aborted', 'length', 'content_filter']).exactOptional(),
+  /** A rule withheld this reply from the chat that it was for. */
+  withheld: z.literal(true).exactOptional(),
   /** Set on a summary that replaces all older messages for the model. */
   summary: z.literal(true).exactOptional(),
   taint: z.string().exactOptional(),

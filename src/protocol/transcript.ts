@@ -56,6 +56,8 @@ export const TranscriptMessage = z.strictObject({
   /** Set on the partial text of a stopped turn. */
   aborted: z.literal(true).optional(),
   cut: Cut.optional(),
+  /** Set on a reply that a rule withheld from the chat that it was for. */
+  withheld: z.literal(true).optional(),
   /** Set on a summary that replaces all older messages for the model. */
   summary: z.literal(true).optional(),
   runId: z.string().optional(),

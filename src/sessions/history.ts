@@ -173,6 +173,7 @@ export function wireMessage(message: TranscriptMessage, maxChars = Infinity): Wi
   if (message.isError) wire.isError = true;
   if (message.aborted) wire.stopReason = 'aborted';
   else if (message.cut !== undefined) wire.stopReason = message.cut === 'filter' ? 'content_filter' : 'length';
+  if (message.withheld) wire.withheld = true;
   if (message.summary) wire.summary = true;
   if (message.taint !== 'PUBLIC') wire.taint = message.taint;
   return wire;

@@ -15,6 +15,8 @@ export interface EntryBody {
   aborted?: true;
   /** The model was stopped by its own limit, or by its provider's filter. */
   cut?: Cut;
+  /** A rule withheld this reply from the chat that it was for. */
+  withheld?: true;
   /** A model's reasoning that belongs to its calls. */
   reasoning?: unknown[];
   /** What the provider wants back with each call, in their order. */
@@ -53,6 +55,7 @@ export function messageOf(row: EntryRow, runId: string | undefined): TranscriptM
   if (body.isError) message.isError = true;
   if (body.aborted) message.aborted = true;
   if (body.cut !== undefined) message.cut = body.cut;
+  if (body.withheld) message.withheld = true;
   if (body.compacted !== undefined) message.summary = true;
   if (runId !== undefined) message.runId = runId;
   return message;

@@ -35,6 +35,12 @@ it('no text of an exchange can forge a label of the announce', () => {
   expect(lines.at(-1)).toBe('⟦Announce the result.⟧');
 });
 
+it('an answer that a rule withheld has a gateway line above the next message', () => {
+  const prompt = [message('pin?', {}), message('4711', { role: 'assistant', withheld: true }), message('hello?', {})];
+  const last = (modelMessages(prompt, 'mock').at(-1)!.content as string).split('\n');
+  expect(last.map(isGatewayLine)).toEqual([true, false]);
+});
+
 it('a context stored as words is repeated below a gateway line', () => {
   const words = '[Message from session agent:bo:main.]';
   const [line, ...rest] = linesOf(message('Lunch?', { context: words, provenance: bo }));

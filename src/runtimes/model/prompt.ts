@@ -10,6 +10,7 @@ import {
   quote,
   summaryHeading,
   summaryRequest,
+  withheldLine,
 } from '../../wording.ts';
 
 /**
@@ -35,7 +36,7 @@ export function modelMessages(prompt: PromptMessage[], provider: string): ModelM
   const results = resultsByCall(prompt);
   const messages: ModelMessage[] = [];
   for (const [index, message] of prompt.entries()) {
-    if (message.role === 'user') messages.push({ role: 'user', content: userText(message) });
+    if (message.role === 'user') messages.push({ role: 'user', content: afterWithheld(prompt[index - 1], userText(message)) });
     else if (message.role === 'assistant')
       messages.push(...assistantMessages(message, provider, (call) => results.get(`${index}/${call}`)));
   }
@@ -43,6 +44,9 @@ export function modelMessages(prompt: PromptMessage[], provider: string): ModelM
   if (messages[0] && messages[0].role !== 'user') messages.unshift({ role: 'user', content: beginningCut });
   return messages;
 }
+
+/** The model must not believe that its user has read an answer that a rule withheld. */
+const afterWithheld = (before: PromptMessage | undefined, text: string) => (before?.withheld ? `${withheldLine}\n${text}` : text);
 
 /** `userText` marks the others: from another session, from the gateway, or a summary. */
 const isFromUser = ({ provenance, summary }: PromptMessage) => !summary && (provenance === undefined || provenance.kind === 'user');
