@@ -1,8 +1,8 @@
 // Bytes from a client → a JSON value. The shape is checked first: parsing many or deeply nested values takes far longer than counting them.
 import { InterlaneError } from '../errors.ts';
 
-export const mostValues = 20_000;
-export const mostDepth = 64;
+const mostValues = 20_000;
+const mostDepth = 64;
 
 const decoders = { frame: new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }), body: new TextDecoder('utf-8', { fatal: true }) };
 
