@@ -9,6 +9,7 @@ import type { TokenView } from '../protocol/result.ts';
 import { mayFlow } from '../rules/taint.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
 import * as tokens from '../store/tables/tokens.ts';
+import { Guesses } from './guesses.ts';
 import { requireLevel, requireTime, type Caller } from './rights.ts';
 
 export interface AuthParts {
@@ -26,9 +27,8 @@ const browserMs = 30 * 86_400_000;
 const expiryCheckMs = 3_600_000;
 /** `last used` is written at most this often. */
 const usedEveryMs = 60_000;
-const failuresAllowed = 10;
-const failureWindowMs = 60_000;
-const mostAddresses = 10_000;
+/** A secret of so many characters has 256 random bits, which cannot be guessed. One that an operator thought of may be shorter. */
+const longSecret = 43;
 /** Tokens in a list. */
 const mostTokens = 10_000;
 
@@ -38,7 +38,7 @@ export type TokenEnd = 'expired' | 'ended';
 export class Auth {
   private readonly parts: AuthParts;
   /** Never stored: the token of this machine's own user, and one given in the environment. */
-  private readonly fixed: { hash: Buffer; caller: Caller }[] = [];
+  private readonly fixed: { hash: Buffer; caller: Caller; long: boolean }[] = [];
   private signIn: { hash: Buffer; until: number; level: Level; tokenId: string | undefined; expiresAt: number } | undefined;
   /** Tokens that ended while this process lives: a check that began before may have passed. */
   private readonly over = new Set<string>();
@@ -48,10 +48,11 @@ export class Auth {
   /** The tokens that were used of each session. */
   private readonly bound = new Map<string, Set<string>>();
   private deletions = 0;
-  private readonly failures = new Map<string, { count: number; until: number }>();
+  private readonly guesses: Guesses;
 
   constructor(parts: AuthParts) {
     this.parts = parts;
+    this.guesses = new Guesses(parts);
   }
 
   /** Makes an admin token at the first start and returns its secret, which is kept nowhere else. */
@@ -69,13 +70,35 @@ export class Auth {
   /** Accepts a secret as an admin for as long as the process lives. */
   accept(name: string, secret: string): void {
     const caller: Caller = { tokenId: `fixed:${name}`, name, kind: 'operator', scopes: ['operator.admin'], level: 'RESTRICTED' };
-    this.fixed.push({ hash: digest(secret), caller });
+    this.fixed.push({ hash: digest(secret), caller, long: secret.length >= longSecret });
   }
 
   async check(presented: string | undefined): Promise<Caller | undefined> {
-    if (presented === undefined || presented === '' || presented.length > 1024) return undefined;
+    if (!isPossible(presented)) return undefined;
+    return (await this.checkLong(presented)) ?? this.checkFixed(presented, false);
+  }
+
+  /**
+   * The caller, or why there is none. Guesses of one address are slowed down. A long secret is never refused or slowed for them; a short
+   * one that is right waits in the same line as the guesses of its address, because otherwise the wait would tell which is right.
+   */
+  async identify(presented: string | undefined, address: string): Promise<Caller | 'wrong' | 'too many'> {
+    if (!isPossible(presented)) return 'wrong';
+    const known = await this.checkLong(presented);
+    if (known) return known;
+    if (!(await this.guesses.mayTry(address))) return 'too many';
+    return this.checkFixed(presented, false) ?? this.guesses.wrong(address);
+  }
+
+  private checkFixed(presented: string, long: boolean): Caller | undefined {
     const hash = digest(presented);
-    for (const one of this.fixed) if (timingSafeEqual(one.hash, hash)) return one.caller;
+    return this.fixed.find((one) => one.long === long && timingSafeEqual(one.hash, hash))?.caller;
+  }
+
+  private async checkLong(presented: string): Promise<Caller | undefined> {
+    const fixed = this.checkFixed(presented, true);
+    if (fixed) return fixed;
+    const hash = digest(presented);
     const id = tokenText.exec(presented)?.[1];
     const row = id === undefined ? undefined : await this.read(id);
     const now = this.parts.now();
@@ -122,20 +145,6 @@ export class Auth {
   /** Whether a caller's token has ended since it was checked. */
   isOver(caller: Caller): boolean {
     return this.over.has(caller.tokenId);
-  }
-
-  /** Counts a wrong secret of an address and says whether it gave too many lately. A right secret is never refused for this. */
-  failed(address: string): 'wrong' | 'too many' {
-    const now = this.parts.now();
-    if (this.failures.size >= mostAddresses) {
-      for (const [key, { until }] of this.failures) if (until <= now) this.failures.delete(key);
-      if (this.failures.size >= mostAddresses) this.failures.delete(this.failures.keys().next().value!);
-    }
-    const known = this.failures.get(address);
-    const entry = known && known.until > now ? known : { count: 0, until: now + failureWindowMs };
-    entry.count++;
-    this.failures.set(address, entry);
-    return entry.count > failuresAllowed ? 'too many' : 'wrong';
   }
 
   async create(wish: {
@@ -244,6 +253,9 @@ const taken = (name: string) =>
   new InterlaneError('TOKEN_EXISTS', `token "${name}" exists already; choose another name, rotate it or revoke it`);
 
 const isExpired = (row: tokens.TokenRow, now: number) => row.expires_at !== null && row.expires_at <= now;
+const isPossible = (presented: string | undefined): presented is string =>
+  presented !== undefined && presented !== '' && presented.length <= 1024;
+
 const digest = (text: string) => createHash('sha256').update(text).digest();
 
 function callerOf(row: tokens.TokenRow): Caller {

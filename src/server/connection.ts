@@ -43,6 +43,7 @@ export interface ConnectionParts {
 
 const handshakeMs = 15_000;
 const slowReaderMs = 30_000;
+const goodbyeMs = 2_000;
 /** Frames up to this many bytes wait for the end of the event loop's turn, to leave together. */
 const togetherBytes = 64 * 1024;
 /** Close codes: a policy refusal, too much, the service restarts. */
@@ -68,6 +69,7 @@ export class Connection {
   private subscriptions: ConnectionSubscriptions | undefined;
   private undoWatch = () => {};
   private cancelHandshake = () => {};
+  private cancelGoodbye = () => {};
   private seq = 0;
   /** Requests that are not answered yet. */
   private open = 0;
@@ -128,6 +130,9 @@ export class Connection {
     this.closing = true;
     this.ws.close(code, closeReason(reason));
     this.release();
+    // A client that does not close its side keeps no socket of ours.
+    this.cancelGoodbye();
+    this.cancelGoodbye = this.parts.after(goodbyeMs, () => this.terminate());
   }
 
   /** Rejects new requests, but lets a caller that rotated its own token receive the reply with the new secret. */
@@ -191,6 +196,7 @@ export class Connection {
 
   private gone(): void {
     this.release();
+    this.cancelGoodbye();
     this.drained?.cancel();
     this.drained?.resolve();
     this.drained = undefined;
@@ -282,11 +288,12 @@ export class Connection {
     const { auth, caps = [], scopes } = asked;
     try {
       const presented = auth?.token ?? auth?.password ?? cookieOf(this.request.headers.cookie, this.request.socket.localPort);
-      const caller = await this.parts.auth.check(presented);
+      const address = this.request.socket.remoteAddress ?? '';
+      const caller = presented === undefined ? 'wrong' : await this.parts.auth.identify(presented, address);
       if (this.closing || this.ws.readyState !== WebSocket.OPEN) return;
       // No await between this check and the welcome: from the welcome on, the connection hears when its token ends.
-      if (!caller || this.parts.auth.isOver(caller))
-        return refuse(tokenRefusal(this.parts.auth, presented, this.request.socket.remoteAddress ?? ''));
+      if (typeof caller === 'string') return refuse(tokenRefusal(presented, caller));
+      if (this.parts.auth.isOver(caller)) return refuse(tokenRefusal(presented, 'wrong'));
       this.welcome(id, narrowed(caller, scopes), caps);
     } catch (thrown) {
       this.fail(id, thrown, 'connect');

@@ -1,7 +1,6 @@
 // The first request of a websocket: `connect` → what the client asks for, why it is refused, or the hello that welcomes it.
 import { InterlaneError } from '../errors.ts';
 import { bufferLimit, ConnectParams, eventNames, protocolVersion, tickIntervalMs, type HelloOk } from '../protocol/frame.ts';
-import type { Auth } from './auth.ts';
 import { frameLimitOf, type Caller } from './rights.ts';
 import { invalidParams } from './params.ts';
 
@@ -19,13 +18,13 @@ export function readConnect(method: string, params: unknown): ConnectParams | In
 }
 
 /** Clients stop reconnecting only on codes that they know, so each refusal has one. */
-export function tokenRefusal(auth: Auth, presented: string | undefined, address: string): InterlaneError {
+export function tokenRefusal(presented: string | undefined, why: 'wrong' | 'too many'): InterlaneError {
   const recommendedNextStep = 'update_auth_credentials';
   if (presented === undefined)
     return new InterlaneError('AUTH_TOKEN_MISSING', 'token is missing; give one in auth.token ("interlane token create" makes one)', {
       details: { authReason: 'token_missing', recommendedNextStep },
     });
-  if (auth.failed(address) === 'too many')
+  if (why === 'too many')
     return new InterlaneError('AUTH_RATE_LIMITED', 'too many wrong tokens from this address; wait a minute', {
       details: { authReason: 'rate_limited', recommendedNextStep: 'wait_then_retry' },
     });

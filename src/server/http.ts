@@ -31,6 +31,8 @@ export interface Remote {
   localPort: number | undefined;
   /** Ends it at once. */
   drop(): void;
+  /** It has a token. */
+  identified(): void;
 }
 
 type Env = { Bindings: Remote };
@@ -56,9 +58,9 @@ export function createHttp(parts: HttpParts): Http {
   const pages: Record<Exclude<RouteName, keyof Handlers>, (c: HttpContext) => Response | Promise<Response>> = {
     'GET /': async (c) => {
       const secret = secretOf(c);
-      const caller = await auth.check(secret);
-      if (!caller && secret !== undefined && auth.failed(c.env.remoteAddress) === 'too many') return tooMany(c);
-      if (!caller) return c.html(page('Interlane', 'Run <code>npx interlane token sign-in</code> and open the link it prints.'));
+      const caller = secret === undefined ? 'wrong' : await auth.identify(secret, c.env.remoteAddress);
+      if (caller === 'too many') return tooMany(c);
+      if (caller === 'wrong') return c.html(page('Interlane', 'Run <code>npx interlane token sign-in</code> and open the link it prints.'));
       const links = ['/sessions', '/openapi.json', '/metrics', '/readyz'].map((path) => `<a href="${path}">${path}</a>`);
       return c.html(page('Interlane', `Signed in as ${caller.name}. ${links.join(' ')}`));
     },
@@ -156,13 +158,12 @@ function secretOf(c: HttpContext): string | undefined {
 
 async function identify(c: HttpContext, auth: Auth): Promise<Caller | Response> {
   const secret = secretOf(c);
-  const caller = await auth.check(secret);
+  const caller = secret === undefined ? 'wrong' : await auth.identify(secret, c.env.remoteAddress);
   const refused = (message: string) =>
     c.json({ ok: false, error: { message, type: 'unauthorized', code: 'UNAUTHORIZED' } }, 401, { 'www-authenticate': 'Bearer' });
-  if (!caller) {
-    if (secret !== undefined && auth.failed(c.env.remoteAddress) === 'too many') return tooMany(c);
-    return refused('Unauthorized');
-  }
+  if (caller === 'too many') return tooMany(c);
+  if (caller === 'wrong') return refused('Unauthorized');
+  c.env.identified();
   // A browser sends the cookie whichever page asks, so a request that acts must have an Origin. The port has already refused every
   // origin but ours.
   const acts = c.req.method !== 'GET' && c.req.method !== 'HEAD';

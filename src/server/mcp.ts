@@ -15,6 +15,7 @@ import type { Auth } from './auth.ts';
 import { viewerOf, type Caller } from './rights.ts';
 import { bytesOf } from './body.ts';
 import { httpFailure } from './failure.ts';
+import type { Remote } from './http.ts';
 import { checkShape } from './json.ts';
 import type { TokenClients } from './token-clients.ts';
 
@@ -36,7 +37,7 @@ export interface McpParts {
 }
 
 export interface McpDoor {
-  fetch(request: Request, env: { remoteAddress: string }): Promise<Response>;
+  fetch(request: Request, remote: Remote): Promise<Response>;
   close(): Promise<void>;
 }
 
@@ -93,9 +94,9 @@ export function createMcpDoor(parts: McpParts): McpDoor {
         'UNAUTHORIZED',
         'token is missing; send it as "Authorization: Bearer <token>" ("interlane join <name>" makes one)',
       );
-    const caller = await auth.check(presented);
-    if (!caller)
-      throw auth.failed(remoteAddress) === 'too many'
+    const caller = await auth.identify(presented, remoteAddress);
+    if (typeof caller === 'string')
+      throw caller === 'too many'
         ? new InterlaneError('AUTH_RATE_LIMITED', 'too many wrong tokens from this address; wait a minute')
         : new InterlaneError('UNAUTHORIZED', 'token is wrong, ended or expired; ask the operator for a new one');
     const { sessionKey } = caller;
@@ -134,14 +135,15 @@ export function createMcpDoor(parts: McpParts): McpDoor {
   };
 
   return {
-    async fetch(request, { remoteAddress }) {
+    async fetch(request, remote) {
       const { promise: done, resolve } = Promise.withResolvers<void>();
       const one: Underway = { ended: new AbortController(), cut: new AbortController(), done };
       let caller: Caller;
       let callerTools: CallerTools;
       let body: Uint8Array<ArrayBuffer> | null = null;
       try {
-        const known = await identify(request, remoteAddress);
+        const known = await identify(request, remote.remoteAddress);
+        remote.identified();
         if (request.method === 'POST') body = await bytesOf(request, frameLimits.tools);
         await parts.clients.of(known.tokenId).pace(one.ended.signal).pause();
         if (body) checkShape(body, 'body');

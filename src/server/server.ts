@@ -1,10 +1,12 @@
 // One port for everything: HTTP requests go to the routes, upgrades to the sockets, both after a check of Host and Origin.
 import type { IncomingMessage, Server as HttpServer, ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { InterlaneError, reasonOf } from '../errors.ts';
 import { mostInFlight } from '../protocol/frame.ts';
 import { hostAllowed, originAllowed } from './access.ts';
 import type { Remote } from './http.ts';
+import { Shares } from './shares.ts';
 import { turnAway, type Sockets } from './ws.ts';
 
 export interface ServerParts {
@@ -26,6 +28,8 @@ export interface Server {
 }
 
 const goodbyeMs = 1_000;
+const mostStrangers = 1_024;
+const timeouts = { requestTimeout: 60_000, headersTimeout: 15_000, connectionsCheckingInterval: 5_000 };
 
 /** Not imported: that would read every name the module has, and one of them loads all of `fetch`. */
 const { createServer } = process.getBuiltinModule('node:http');
@@ -41,12 +45,16 @@ export async function startServer(parts: ServerParts): Promise<Server> {
   const inFlight = new WeakMap<Socket, number>();
   const tooMany = ({ socket }: IncomingMessage): [number, string] | undefined =>
     inFlight.get(socket)! > mostInFlight ? [503, `connection has ${mostInFlight} requests under way; wait for answers`] : undefined;
+  /** Connections on which no request had a token yet. */
+  const strangers = new Shares(mostStrangers);
+  const places = new WeakMap<Duplex, () => void>();
+  const known = (socket: Duplex) => places.get(socket)?.();
   let listener: Listener | undefined;
   const ask = async (request: IncomingMessage, response: ServerResponse) => {
-    listener ??= await requestListener(parts);
+    listener ??= await requestListener(parts, known);
     await listener(request, response);
   };
-  const server = createServer({ requestTimeout: 60_000, headersTimeout: 15_000, maxHeaderSize: 16 * 1024 }, (request, response) => {
+  const server = createServer({ ...timeouts, maxHeaderSize: 16 * 1024 }, (request, response) => {
     const { socket } = request;
     inFlight.set(socket, (inFlight.get(socket) ?? 0) + 1);
     response.on('close', () => {
@@ -58,14 +66,21 @@ export async function startServer(parts: ServerParts): Promise<Server> {
     if (refused) answer(response, ...refused);
     else void (listener ?? ask)(request, response);
   });
+  server.on('connection', (socket) => {
+    const leave = strangers.take(socket.remoteAddress ?? '', () => socket.destroy());
+    places.set(socket, leave);
+    socket.once('close', leave);
+  });
   server.on('upgrade', (request, socket, head) => {
+    known(socket);
     socket.on('error', () => socket.destroy());
     const refused = refusal(request);
     if (refused) turnAway(socket, `${refused[0]} Refused`, JSON.stringify(failure(...refused)));
     else sockets.upgrade(request, socket, head);
   });
   server.on('clientError', (_, socket) => {
-    if (socket.writable) socket.end('HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n');
+    // The other side may never close its half, so ours goes as soon as the answer has left.
+    if (socket.writable) socket.end('HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n', () => socket.destroy());
     else socket.destroy();
   });
   await listen(server, parts);
@@ -94,9 +109,9 @@ export async function startServer(parts: ServerParts): Promise<Server> {
 type Listener = (request: IncomingMessage, response: ServerResponse) => Promise<void>;
 
 /** Loaded with the first request: it loads the classes of `fetch`, 20 ms and 5 MB, which websockets do not need. */
-async function requestListener(parts: ServerParts): Promise<Listener> {
+async function requestListener(parts: ServerParts, known: (socket: Duplex) => void): Promise<Listener> {
   const { getRequestListener } = await import('@hono/node-server');
-  return getRequestListener((request, env) => parts.fetch(request, remoteOf(env)), { overrideGlobalObjects: false });
+  return getRequestListener((request, env) => parts.fetch(request, remoteOf(env, known)), { overrideGlobalObjects: false });
 }
 
 function listen(server: HttpServer, { host, port }: ServerParts): Promise<void> {
@@ -128,7 +143,12 @@ function answer(response: ServerResponse, status: number, message: string): void
   response.end(JSON.stringify(failure(status, message)));
 }
 
-function remoteOf(env: unknown): Remote {
+function remoteOf(env: unknown, known: (socket: Duplex) => void): Remote {
   const socket = (env as { incoming?: IncomingMessage }).incoming?.socket;
-  return { remoteAddress: socket?.remoteAddress ?? '', localPort: socket?.localPort, drop: () => socket?.destroy() };
+  return {
+    remoteAddress: socket?.remoteAddress ?? '',
+    localPort: socket?.localPort,
+    drop: () => socket?.destroy(),
+    identified: () => socket && known(socket),
+  };
 }

@@ -4,8 +4,9 @@ import type { Duplex } from 'node:stream';
 import { WebSocketServer } from 'ws';
 import { frameLimits, tickIntervalMs } from '../protocol/frame.ts';
 import { closing, Connection, type ConnectionParts } from './connection.ts';
+import { Shares } from './shares.ts';
 
-/** Connections that have not identified themselves. */
+/** Websockets that have not identified themselves. */
 const mostStrangers = 256;
 
 export class Sockets {
@@ -17,7 +18,7 @@ export class Sockets {
     clientTracking: false,
   });
   private readonly connections = new Set<Connection>();
-  private strangers = 0;
+  private readonly strangers = new Shares(mostStrangers);
   private cancelTick = () => {};
   private readonly undoEnd: () => void;
   private closed = false;
@@ -37,19 +38,19 @@ export class Sockets {
 
   /** The caller has checked Host and Origin. */
   upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    if (this.closed || this.strangers >= mostStrangers) {
-      const body = JSON.stringify({
-        error: { type: 'unavailable', message: 'too many connections are waiting to sign in; try again in a moment' },
-      });
-      turnAway(socket, '503 Service Unavailable', body);
+    if (this.closed) {
+      turnAway(socket, '503 Service Unavailable', JSON.stringify({ error: { type: 'unavailable', message: 'gateway is stopping' } }));
       return;
     }
     this.server.handleUpgrade(request, socket, head, (ws) => {
       const connection = new Connection(ws, socket, request, this.parts, {
-        identified: () => this.strangers--,
+        identified: () => leave(),
         closed: () => this.connections.delete(connection),
       });
-      this.strangers++;
+      const leave = this.strangers.take(request.socket.remoteAddress ?? '', () => {
+        connection.close(closing.refused, 'others of this address are waiting to sign in');
+        connection.terminate();
+      });
       this.connections.add(connection);
       connection.start();
     });

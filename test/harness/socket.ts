@@ -191,8 +191,8 @@ export function bytes(port: number, text: string | Buffer): Promise<string> {
 }
 
 /** A connection that a test reads when it wants to. */
-export async function openSocket(port: number): Promise<Socket> {
-  const socket = connect(port, '127.0.0.1');
+export async function openSocket(port: number, options: { allowHalfOpen?: boolean } = {}): Promise<Socket> {
+  const socket = connect({ port, host: '127.0.0.1', ...options });
   onTestFinished(() => void socket.destroy());
   await new Promise<void>((resolve) => socket.once('connect', resolve));
   return socket;

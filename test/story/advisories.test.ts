@@ -1,12 +1,12 @@
 // What went wrong in gateways like this one and was published: each failure has a test here.
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { once } from 'node:events';
-import { connect, createServer, type AddressInfo } from 'node:net';
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { type OperationName, operations } from '../../src/protocol/operations/all.ts';
-import { TestGateway, testGateway, type ConfigText, type ScriptText, type TestOptions } from '../harness/gateway.ts';
-import { bytes, http, upgrading, Wire } from '../harness/socket.ts';
+import { adminToken, TestGateway, testGateway, type ConfigText, type ScriptText, type TestOptions } from '../harness/gateway.ts';
+import { bytes, http, openSocket, upgrading, Wire } from '../harness/socket.ts';
 
 const main = 'agent:main:main';
 const echo: ScriptText = [{ steps: [{ say: 'you said {{input}}' }] }];
@@ -560,8 +560,9 @@ describe('an address that others can reach', () => {
 });
 
 describe('guessing', () => {
-  it('is slowed down per address, and a right token always passes', async () => {
-    const door = await open();
+  it('is slowed down per address; a long token always passes at once, a short one in its turn', async () => {
+    const door = await testGateway({ listen: true });
+    const made = await door.token('made');
     const wrong = async (options: { localAddress?: string; headers?: Record<string, string> } = {}) => {
       const wire = await door.raw(options);
       const error = await wire.hello('il_0123456789abcdef_guess').catch((thrown: unknown) => thrown as { details: { code: string } });
@@ -571,25 +572,84 @@ describe('guessing', () => {
     for (let n = 0; n < 10; n++) expect(await wrong()).toBe('AUTH_TOKEN_MISMATCH');
     expect(await wrong()).toBe('AUTH_RATE_LIMITED');
     expect(await wrong({ headers: { 'x-forwarded-for': '203.0.113.9', forwarded: 'for=203.0.113.9' } })).toBe('AUTH_RATE_LIMITED');
+    // The next of this address wait a second each; the token of the environment is among them, because it could be guessed.
+    let done = 0;
+    const waiting = [wrong(), Wire.connect(door.port, adminToken), wrong()];
+    for (const one of waiting) void one.then(() => done++);
     expect(await wrong({ localAddress: '127.0.0.2' })).toBe('AUTH_TOKEN_MISMATCH');
-    const wire = await Wire.connect(door.port, door.admin);
-    expect(await wire.call('health')).toMatchObject({ ok: true });
+    await (await Wire.connect(door.port, made)).call('health');
+    await door.settled();
+    expect(done).toBe(0);
+    for (let n = 1; n <= 3; n++) {
+      await door.clock.advance(1_000);
+      await door.until(() => done === n);
+    }
+    expect(await Promise.all(waiting)).toEqual(['AUTH_RATE_LIMITED', expect.any(Wire), 'AUTH_RATE_LIMITED']);
     door.clock.jump(60_000);
     expect(await wrong()).toBe('AUTH_TOKEN_MISMATCH');
+  });
+
+  it('by many at once from one address is refused without a look beyond a line of ten', async () => {
+    const door = await open();
+    const guess = async () => (await door.http('/sessions', { token: 'wrong' })).status;
+    for (let n = 0; n < 11; n++) await guess();
+    let refused = 0;
+    const all = Array.from({ length: 30 }, () => guess().then((status) => (refused += Number(status === 429))));
+    await door.until(() => refused >= 19);
+    await door.settled();
+    expect(refused).toBeLessThan(30);
+    await door.clock.advance(15_000);
+    await Promise.all(all);
+    expect(refused).toBe(30);
   });
 });
 
 describe('too much', () => {
-  it('of strangers at the door is turned away; who is in stays, and there is room again when they leave', async () => {
+  it('of strangers at the door makes the oldest of their address go; who is in stays, and a newcomer gets in', async () => {
     const door = await open();
     const wire = await Wire.connect(door.port, door.admin);
-    const strangers = await Promise.all(Array.from({ length: 256 }, () => door.raw()));
-    const refused = await http(door.port, '/', { headers: upgrading });
-    expect(refused).toMatchObject({ status: 503, body: expect.stringContaining('"type":"unavailable"') });
-    expect(await wire.call('status')).toMatchObject({ connections: 257 });
+    const other = await door.raw({ localAddress: '127.0.0.2' });
+    const strangers: Wire[] = [];
+    for (let n = 0; n < 256; n++) strangers.push(await door.raw());
+    for (const gone of strangers.slice(0, 100)) expect((await gone.closed).code).toBe(1008);
+    const { connections } = await wire.call('status');
+    expect(connections).toBeLessThan(150);
+    await other.hello(door.admin);
+    await Wire.connect(door.port, door.admin);
     await door.clock.advance(15_000);
     for (const stranger of strangers) expect((await stranger.closed).code).toBe(1008);
-    await Wire.connect(door.port, door.admin);
+    expect(await wire.call('status')).toMatchObject({ connections: 3 });
+  });
+
+  it('of silence or nonsense before a request keeps no socket, even if the other side never closes', async () => {
+    const door = await open();
+    const nonsense = await openSocket(door.port, { allowHalfOpen: true });
+    nonsense.write('nonsense\r\n\r\n');
+    await once(nonsense, 'data');
+    let over = false;
+    nonsense.on('close', () => (over = true)).on('error', () => {});
+    // Writing fails only if the gateway has let go of the socket.
+    await door.until(() => !nonsense.write('x') || over || nonsense.destroyed);
+    await door.until(() => over);
+    const silent = await door.raw();
+    silent.socket.pause(); // it does not even answer a close
+    await door.clock.advance(15_000);
+    const wire = await Wire.connect(door.port, door.admin);
+    expect(await wire.call('status')).toMatchObject({ connections: 2 });
+    await door.clock.advance(2_000);
+    expect(await wire.call('status')).toMatchObject({ connections: 1 });
+    silent.socket.resume();
+  });
+
+  it('of open connections that never ask makes the oldest of their address go', async () => {
+    const door = await open();
+    const kept = await Wire.connect(door.port, door.admin);
+    const sockets: Socket[] = [];
+    for (let n = 0; n < 520; n++) sockets.push((await openSocket(door.port)).on('error', () => {}));
+    await door.until(() => sockets.slice(0, 5).every(({ readableEnded, destroyed }) => readableEnded || destroyed));
+    expect(sockets.at(-1)!.destroyed).toBe(false);
+    expect((await door.http('/healthz')).status).toBe(200);
+    expect(await kept.call('health')).toMatchObject({ ok: true });
   });
 
   it('of requests on one connection is refused for now, and the connection lives', async () => {
