@@ -23,7 +23,7 @@ export function sessionCommands(root: Command, terminal: Terminal, outcome: { st
       outcome.status = await (await import('./chat.ts')).chat(terminal, session ?? 'main', flags);
     });
 
-  const sessions = client(root, 'sessions', 'sessions.list', 'list sessions, most recently active first')
+  const sessions = client(root, 'sessions', 'sessions.list', 'list sessions: pinned ones first, then the most recently active first')
     .option('--agent <id>', 'only sessions of this agent')
     .addOption(someOf('--kind <kinds>', 'only these kinds, separated by commas', kinds))
     .option('--active <time>', 'only sessions active within this time, for example 90m or 2d', duration)
@@ -31,6 +31,8 @@ export function sessionCommands(root: Command, terminal: Terminal, outcome: { st
     .option('--label <label>', 'only sessions with this label')
     .option('--limit <number>', 'at most N', number(1, 100_000), 50)
     .option('--archived', 'list archived sessions instead')
+    .option('--pinned', 'only pinned sessions')
+    .option('--lives <session>', 'list the lives of one session instead; a reset ends a life')
     .option('--tree', 'print each session under the one that spawned it')
     .option('--keys', 'print only the keys')
     .action(
@@ -50,6 +52,7 @@ export function sessionCommands(root: Command, terminal: Terminal, outcome: { st
   client(root, 'history <session>', 'chat.history', 'print the messages of a session, oldest first')
     .option('--limit <number>', 'the last N messages', number(1, 100_000), 50)
     .option('--tools', 'include tool calls and their results')
+    .option('--life <number>', 'an earlier life of the session; "interlane sessions --lives <session>" lists them', number(1, 1_000_000))
     .action(
       asking(terminal, async (client, flags: ReachFlags & HistoryFlags, session: string) =>
         (await import('./sessions.ts')).history(terminal, client, session, flags),

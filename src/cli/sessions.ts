@@ -20,12 +20,16 @@ export interface SessionsFlags {
   active?: number;
   search?: string;
   label?: string;
+  pinned?: boolean;
+  /** The session whose lives are listed. */
+  lives?: string;
   limit: number;
 }
 
 const largestPage = 1_000;
 
 export async function sessions(terminal: Terminal, client: Client, flags: SessionsFlags): Promise<void> {
+  if (flags.lives !== undefined) return lives(terminal, client, flags.lives, flags);
   const wish = {
     ...(flags.agent === undefined ? {} : { agentId: flags.agent }),
     ...(flags.kind === undefined ? {} : { kinds: flags.kind }),
@@ -33,6 +37,7 @@ export async function sessions(terminal: Terminal, client: Client, flags: Sessio
     ...(flags.search === undefined ? {} : { search: flags.search }),
     ...(flags.label === undefined ? {} : { label: flags.label }),
     ...(flags.archived ? { archived: true } : {}),
+    ...(flags.pinned ? { pinned: true } : {}),
   };
   const found: WireSession[] = [];
   let page: Results['sessions.list'] | undefined;
@@ -73,6 +78,26 @@ export async function newSession(terminal: Terminal, client: Client, key: string
   answer(terminal, flags.json, { key: made.key, sessionId: made.sessionId }, () => `${oneLine(made.key)}\n`);
 }
 
+/** The lives of one session, newest first. */
+async function lives(terminal: Terminal, client: Client, session: string, { json, limit }: SessionsFlags): Promise<void> {
+  const key = await sessionMeant(terminal, client, session);
+  const page = await client.call('sessions.lives', { key, limit: Math.min(limit, largestPage) });
+  answer(terminal, json, page, () =>
+    table(
+      terminal,
+      ['LIFE', 'SESSION ID', 'STARTED', 'ACTIVE', 'MESSAGES', 'USER'],
+      page.lives.map(({ life, sessionId, createdAt, updatedAt, messageCount, user }) => [
+        String(life),
+        sessionId,
+        moment(terminal, createdAt),
+        moment(terminal, updatedAt),
+        String(messageCount),
+        user ?? '',
+      ]),
+    ),
+  );
+}
+
 const list = (terminal: Terminal, found: WireSession[]) =>
   table(
     terminal,
@@ -106,6 +131,7 @@ function tree(terminal: Terminal, found: WireSession[]): string {
 export interface HistoryFlags {
   json?: boolean;
   tools?: boolean;
+  life?: number;
   limit: number;
 }
 
@@ -117,7 +143,12 @@ export async function history(terminal: Terminal, client: Client, session: strin
   let offset: number | undefined;
   for (;;) {
     const limit = Math.min(Math.max(flags.limit - found.length, 50), largestPage);
-    const page = await client.call('chat.history', { sessionKey: named, limit, ...(offset === undefined ? {} : { offset }) });
+    const page = await client.call('chat.history', {
+      sessionKey: named,
+      limit,
+      ...(flags.life === undefined ? {} : { life: flags.life }),
+      ...(offset === undefined ? {} : { offset }),
+    });
     if (!('sessionKey' in page)) break;
     ({ sessionKey } = page);
     found.unshift(...page.messages.filter((message) => flags.tools || isSaid(message)));

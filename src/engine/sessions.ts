@@ -88,7 +88,7 @@ export function resetSession(
   };
 }
 
-/** Takes a session out of the lists (archive), or frees its key for good (delete). Throws if the session has open work, unless forced. */
+/** Takes a session out of the lists (archive), or deletes all its lives and frees its key (delete). Throws if the session has open work, unless forced. */
 export function closeSession(
   current: Current,
 ): EngineCommand<{ key: string; to: 'archived' | 'deleted'; force: boolean; now: number; operator?: Operator | undefined }, Stopping> {
@@ -103,7 +103,7 @@ export function closeSession(
       const open = yield* openWork(t, kernel, session);
       if (open && !force)
         throw new InterlaneError('SESSION_BUSY', `session ${JSON.stringify(key)} has ${open} open; wait for it, or stop it first`);
-      yield* sessions.close(t, session.pk, to);
+      yield* to === 'deleted' ? sessions.markDeleted(t, key) : sessions.archive(t, session.pk);
       // Another session may get the key; the tokens of this one must not work for it.
       if (to === 'deleted') yield* tokens.removeBoundTo(t, key);
       const stopped = yield* stopAll(t, kernel, session, to, now);

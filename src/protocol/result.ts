@@ -37,6 +37,10 @@ export const WireSession = z.object({
   kind: z.enum(['direct', 'group', 'global', 'unknown']),
   sessionKind: SessionKind,
   sessionId: z.string(),
+  /** A reset ends a life and starts the next; 1 is the first. */
+  life: z.int(),
+  /** Set on an earlier life. It can be read, and nothing happens in it any more. */
+  ended: z.literal(true).exactOptional(),
   agentId: z.string(),
   updatedAt: z.int(),
   createdAt: z.int(),
@@ -47,6 +51,8 @@ export const WireSession = z.object({
   /** The visibility that an operator granted, instead of `tools.sessions.visibility`. */
   see: Visibility.exactOptional(),
   archived: z.literal(true).exactOptional(),
+  /** Pinned sessions come first in the lists of operators. */
+  pinned: z.literal(true).exactOptional(),
   /** Its agent is not in the config any more, so it gets no turn. Operators can read it. */
   orphaned: z.literal(true).exactOptional(),
   label: z.string().exactOptional(),

@@ -1,5 +1,4 @@
 // Which session a caller means: text or label → look-ups → the one visible session, or an error that does not reveal hidden ones.
-import { nearest } from '../nearest.ts';
 import { type ErrorCode } from '../errors.ts';
 import { agentId as agentIdOf, isIdToken } from '../protocol/ids.ts';
 import { keyContext, type AgentTable } from './agents.ts';
@@ -23,8 +22,6 @@ export interface ReferenceStyle {
   agentIdWith: 'label' | 'any';
   /** A text with a colon is also tried as a session id. */
   idsHaveColons: boolean;
-  /** Whether suggestions resemble the text itself, or the key that the text means. */
-  suggestsBy: 'text' | 'key';
   missing(written: string, near: string[]): string;
 }
 
@@ -34,7 +31,6 @@ export const toolReferences: ReferenceStyle = {
   reserved: ['global', 'unknown'],
   agentIdWith: 'label',
   idsHaveColons: false,
-  suggestsBy: 'text',
   missing(written, near) {
     const advice =
       near.length > 0 ? `did you mean ${near.map((key) => `"${key}"`).join(', ')}?` : 'see sessions_list for the sessions you can reach';
@@ -48,7 +44,6 @@ export const operatorReferences: ReferenceStyle = {
   reserved: [],
   agentIdWith: 'any',
   idsHaveColons: true,
-  suggestsBy: 'key',
   missing: (written, near) =>
     `session ${written} was not found${near.length > 0 ? `; did you mean ${near.join(' or ')}?` : '; see sessions.list'}`,
 };
@@ -111,12 +106,12 @@ export interface Candidate {
 
 /**
  * Chooses among the results of the look-ups. `found[i]` answers `lookups[i]` and has **only sessions that the caller may see**, so
- * a hidden session and a missing one take the same path here and give the same answer. `visible` has the keys to suggest.
+ * a hidden session and a missing one take the same path here and give the same answer. `similar` has what to suggest, by the same rule.
  */
 export function settleReference<C extends Candidate>(
   plan: ReferencePlan,
   found: C[][],
-  visible: string[],
+  similar: string[],
   style: ReferenceStyle = toolReferences,
 ): { ok: true; session: C } | Refusal {
   const written = JSON.stringify(plan.written.slice(0, 200));
@@ -130,9 +125,7 @@ export function settleReference<C extends Candidate>(
     }
   }
   if (plan.unusable) return plan.unusable;
-  const [first] = plan.lookups;
-  const text = style.suggestsBy === 'key' && first?.by === 'key' ? first.key : plan.written;
-  return refuse('SESSION_NOT_FOUND', style.missing(written, nearest(text, visible, 3)));
+  return refuse('SESSION_NOT_FOUND', style.missing(written, similar));
 }
 
 function refuse(code: ErrorCode, error: string): Refusal {

@@ -9,7 +9,7 @@ import { historyLimits, type HistoryPage } from '../protocol/operations/chat.ts'
 import type { World } from '../rules/decide.ts';
 import type { Pace } from '../pace.ts';
 import { canSee, type Viewer } from '../rules/viewer.ts';
-import { requireSession } from '../sessions/find.ts';
+import { requireLife, requireSession } from '../sessions/find.ts';
 import { historyPage, pageBefore, wireMessage, type HistoryPage as Page, type HistoryWish } from '../sessions/history.ts';
 import { pageBytes } from '../sessions/page-bytes.ts';
 import type { Look } from '../sessions/pages.ts';
@@ -66,6 +66,10 @@ export function createHistory(parts: HistoryParts) {
   return {
     /** The session that the text of a path means. */
     find: (viewer: Viewer, session: string, pace: Pace) => store.read(requireSession(lookOf(viewer)), { session }, pace),
+
+    /** The same, or an earlier life of it. */
+    findLife: (viewer: Viewer, session: string, life: number | undefined, pace: Pace) =>
+      store.read(requireLife(lookOf(viewer)), { session, life }, pace),
 
     async page(viewer: Viewer, row: SessionRow, wish: Wish, pace: Pace): Promise<string> {
       return written(row, await store.read(historyPage(viewer), wishOf(row, wish), pace));

@@ -10,6 +10,7 @@ import type { Invoker } from '../tools/invoke.ts';
 import { viewerOf, type Caller } from './rights.ts';
 import type { Dispatch } from './dispatch.ts';
 import { failureType } from './failure.ts';
+import type { SessionRow } from '../store/rows.ts';
 import type { History } from './history.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import { openApi } from './openapi.ts';
@@ -53,18 +54,20 @@ export function createRoutes(parts: RoutesParts): Handlers {
   const callOf = ({ caller, wire, pace }: HttpCall) => ({ caller, signal: wire.signal, pace });
 
   /** A key may contain percent signs, and some clients put it into a path without encoding them. */
-  const sessionOf = async ({ caller, named, pace }: HttpCall) => {
+  const sessionOf = async ({ named }: HttpCall, find: (session: string) => Promise<SessionRow>) => {
     try {
-      return await history.find(viewerOf(caller), named.decoded, pace);
+      return await find(named.decoded);
     } catch (thrown) {
       if (!(thrown instanceof InterlaneError)) throw thrown;
       for (const key of named.others) {
-        const found = await history.find(viewerOf(caller), key, pace).catch(() => undefined);
+        const found = await find(key).catch(() => undefined);
         if (found) return found;
       }
       throw thrown;
     }
   };
+
+  const named = (http: HttpCall) => sessionOf(http, (key) => history.find(viewerOf(http.caller), key, http.pace));
 
   const invoke = async (http: HttpCall, wish: z.output<(typeof routes)['POST /tools/invoke']['body']>): Promise<Response> => {
     const { tool, args, sessionKey, idempotencyKey } = wish;
@@ -99,8 +102,8 @@ export function createRoutes(parts: RoutesParts): Handlers {
     'GET /sessions': async (http) => json(await dispatch.do('sessions.list', http.query(routes['GET /sessions'].query), callOf(http))),
     'GET /sessions/{key}/history': async (http) => {
       const { caller, headers } = http;
-      const session = await sessionOf(http);
-      const { follow, ...wish } = http.query(routes['GET /sessions/{key}/history'].query);
+      const { follow, life, ...wish } = http.query(routes['GET /sessions/{key}/history'].query);
+      const session = await sessionOf(http, (key) => history.findLife(viewerOf(caller), key, life, http.pace));
       const follows = follow ?? headers.get('accept')?.includes('text/event-stream') ?? false;
       // A HEAD has no body, so it gets no stream.
       if (!follows || http.method === 'HEAD')
@@ -109,6 +112,11 @@ export function createRoutes(parts: RoutesParts): Handlers {
         });
       if (wish.cursor !== undefined)
         throw new InterlaneError('INVALID_REQUEST', 'cursor leads to older messages and follow to newer ones; ask for one of them');
+      if (session.current === 0)
+        throw new InterlaneError(
+          'INVALID_REQUEST',
+          `life ${session.life} of session ${JSON.stringify(session.key)} has ended, so it cannot be followed; leave follow out`,
+        );
       const stream = streams.start(caller, http.wire);
       // The stream ends with its token from here on; a token that ended a moment before fails this check.
       if (await http.valid())
@@ -118,8 +126,13 @@ export function createRoutes(parts: RoutesParts): Handlers {
         headers: { 'content-type': 'text/event-stream; charset=utf-8', 'x-accel-buffering': 'no', connection: 'close' },
       });
     },
+    'GET /sessions/{key}/lives': async (http) => {
+      const { key } = await named(http);
+      const wish = http.query(routes['GET /sessions/{key}/lives'].query);
+      return json(await dispatch.do('sessions.lives', { key, ...wish }, callOf(http)));
+    },
     'POST /sessions/{key}/messages': async (http) => {
-      const session = await sessionOf(http);
+      const session = await named(http);
       const { query, body } = routes['POST /sessions/{key}/messages'];
       const { wait } = http.query(query);
       const said = await http.body(body);

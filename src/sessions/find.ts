@@ -17,12 +17,13 @@ import {
 } from '../rules/reference.ts';
 import { formatSessionKey, requireSessionKey } from '../rules/session-key.ts';
 import { mayFlow } from '../rules/taint.ts';
-import type { Viewer } from '../rules/viewer.ts';
+import { mayRead } from '../rules/viewer.ts';
 import type { Body, Reading, ReadQuery } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
-import { currentById, currentByIdStart, currentByLabel } from '../store/tables/session-pages.ts';
+import { currentByIdStart, currentByLabel, life as lifeOfKey, livesBefore, livesById } from '../store/tables/session-pages.ts';
 import { current as currentByKey } from '../store/tables/sessions.ts';
-import { sessionsPage, type Look } from './pages.ts';
+import type { Look } from './pages.ts';
+import { similarSessions } from './similar.ts';
 
 /** The visible sessions that a reference may mean; none if there is no such session. */
 export const candidates = (look: Look): ReadQuery<Reference, SessionRow[]> => ({
@@ -47,17 +48,67 @@ export const findSession = (look: Look): ReadQuery<Named, SessionRow | undefined
   },
 });
 
-/** For a session that must exist: the error suggests similar keys among those that the viewer may see. */
+/** For a session that must exist: the error suggests similar keys, labels and ids among those that the viewer may see. */
 export const requireSession = (look: Look): ReadQuery<Reference, SessionRow> => ({
   name: 'require session',
   *body(t, reference) {
     const { plan, style } = planFor(look, reference);
     const found = yield* lookUp(t, look, plan);
     const missing = found.flat().length === 0 && !plan.unusable;
-    const known = missing ? (yield* sessionsPage(look).body(t, { limit: 200 })).rows.map((row) => row.key) : [];
-    const settled = settleReference(plan, found, known, style);
+    const similar = missing ? yield* similarSessions(t, look, plan, (row) => mayKnow(look, row)) : [];
+    const settled = settleReference(plan, found, similar, style);
     if (!settled.ok) throw new InterlaneError(settled.code, settled.error);
     return settled.session;
+  },
+});
+
+/** A session, or an earlier life of it by its number. The session id of an earlier life also names that life. */
+export interface LifeReference extends Named {
+  life?: number | undefined;
+}
+
+/** For reading only: nothing acts on an earlier life. */
+export const findLife = (look: Look): ReadQuery<LifeReference, SessionRow | undefined> => ({
+  name: 'find life',
+  *body(t, { life, ...named }) {
+    const session = yield* findSession(look).body(t, named);
+    if (life === undefined) return session ?? (yield* earlierById(t, look, planFor(look, named).plan));
+    if (!session || session.life === life) return session;
+    const row = yield* lifeOfKey(t, session.key, life);
+    return row && mayKnow(look, row) ? row : undefined;
+  },
+});
+
+export const requireLife = (look: Look): ReadQuery<LifeReference, SessionRow> => ({
+  name: 'require life',
+  *body(t, { life, ...named }) {
+    const found = yield* findLife(look).body(t, { life, ...named });
+    if (found) return found;
+    const { key } = yield* requireSession(look).body(t, named);
+    throw new InterlaneError('SESSION_NOT_FOUND', `session ${JSON.stringify(key)} has no life ${life} that you may read`);
+  },
+});
+
+function* earlierById(t: Reading, look: Look, { lookups }: ReferencePlan): Body<SessionRow | undefined> {
+  for (const lookup of lookups) {
+    if (lookup.by !== 'id') continue;
+    const rows = (yield* livesById(t, lookup.id)).filter((row) => row.current === 0 && mayKnow(look, row));
+    if (rows.length > 0) return exact(rows, lookup.id)[0];
+  }
+  return undefined;
+}
+
+/** The lives of a key before a number, newest first, without those that the viewer may not see. */
+export const earlierLives = (look: Look): ReadQuery<{ key: string; before: number; limit: number }, SessionRow[]> => ({
+  name: 'earlier lives',
+  *body(t, { key, before, limit }) {
+    const lives: SessionRow[] = [];
+    for (let from = before; ;) {
+      const page = yield* livesBefore(t, key, from, limit);
+      lives.push(...page.filter((row) => mayKnow(look, row)).slice(0, limit - lives.length));
+      if (lives.length === limit || page.length < limit) return lives;
+      from = page.at(-1)!.life;
+    }
   },
 });
 
@@ -76,10 +127,10 @@ function planFor({ world, viewer }: Look, reference: Reference): { plan: Referen
 }
 
 /** The results of each look-up of a plan, without hidden sessions. */
-function* lookUp(t: Reading, { world, viewer }: Look, plan: ReferencePlan): Body<SessionRow[][]> {
+function* lookUp(t: Reading, look: Look, plan: ReferencePlan): Body<SessionRow[][]> {
   const answers: SessionRow[][] = [];
   for (const lookup of plan.lookups) {
-    const rows = (yield* rowsFor(t, lookup)).filter((row) => mayKnow(world, viewer, row));
+    const rows = (yield* rowsFor(t, lookup)).filter((row) => mayKnow(look, row));
     answers.push(rows);
     if (rows.length > 0) break;
   }
@@ -92,7 +143,10 @@ function* rowsFor(t: Reading, lookup: Lookup): Body<SessionRow[]> {
     case 'key':
       return only(yield* currentByKey(t, lookup.key));
     case 'id':
-      return only(yield* currentById(t, lookup.id));
+      return exact(
+        (yield* livesById(t, lookup.id)).filter((row) => row.current === 1),
+        lookup.id,
+      );
     case 'label':
       return yield* currentByLabel(t, lookup.label, lookup.agentId);
     case 'shortId':
@@ -100,10 +154,17 @@ function* rowsFor(t: Reading, lookup: Lookup): Body<SessionRow[]> {
   }
 }
 
-/** I6. Evaluates policy and counts the decision. Tools cannot reach archived sessions. */
-function mayKnow(world: World, viewer: Viewer, row: SessionRow): boolean {
+/** An id as it is written, if there is one; else those that differ in the case of letters alone. */
+const exact = (rows: SessionRow[], id: string) => (rows.some((row) => row.id === id) ? rows.filter((row) => row.id === id) : rows);
+
+/**
+ * I6. Evaluates policy and counts the decision. Tools cannot reach archived sessions. Of earlier lives they reach those of their own
+ * session, if what was said there is not above the session as it is now.
+ */
+function mayKnow({ world, viewer }: Look, row: SessionRow): boolean {
   switch (viewer.as) {
     case 'session':
+      if (row.current === 0) return row.key === viewer.party.storeKey && mayRead(viewer, levelName(row.taint));
       return (
         row.state === 'live' && evaluate({ action: 'list', caller: viewer.party, target: partyOfRow(world, row) }, world).effect === 'ALLOW'
       );

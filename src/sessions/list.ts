@@ -11,7 +11,7 @@ import { current as currentByKey, byId as lifeById } from '../store/tables/sessi
 import { describe, type LiveFacts } from './describe.ts';
 import { findSession } from './find.ts';
 import { howManyFit, pageBytes, textBound } from './page-bytes.ts';
-import { rowsOfPage, sessionsCount, sessionsPage, type Look, type PageFilter, type SessionsPage } from './pages.ts';
+import { placeOf, rowsOfPage, sessionsCount, sessionsPage, type Look, type PageFilter, type SessionsPage } from './pages.ts';
 import { wireSession } from './views.ts';
 
 export interface ListFilter extends Omit<PageFilter, 'mostScanned'> {
@@ -48,7 +48,7 @@ export const listSessions = (look: Look & LiveFacts): ReadQuery<ListFilter, List
       spawnedBy: parent?.key,
       mostScanned: (filter.skip ?? 0) + mostScanned,
     };
-    const { rows, next, full } = yield* sortBy === 'lastInteractionAt' ? byLastMessage(t, look, wish) : sessionsPage(look).body(t, wish);
+    const { rows, next, full } = yield* sortBy === 'lastInteractionAt' ? byLastMessages(t, look, wish) : sessionsPage(look).body(t, wish);
     const skip = wish.skip ?? 0;
     const isEnd = wish.before === undefined && next === undefined && !full && (rows.length > 0 || skip === 0);
     const total = isEnd ? skip + rows.length : yield* sessionsCount(look).body(t, wish);
@@ -60,7 +60,7 @@ export const listSessions = (look: Look & LiveFacts): ReadQuery<ListFilter, List
     if (fit === rows.length) return { sessions, next, full, total };
     return {
       sessions: sessions.slice(0, fit),
-      next: sortBy === 'lastInteractionAt' ? undefined : rows[fit - 1]!.last_pos,
+      next: sortBy === 'lastInteractionAt' ? undefined : placeOf(wish, rows[fit - 1]!),
       full: true,
       total,
     };
@@ -76,11 +76,22 @@ const sessionBound = ({ key, label, displayName, lastMessagePreview, spawnedBy, 
   textBound(spawnedBy) +
   2 * textBound(lastTo);
 
+type Scan = PageFilter & { mostScanned: number };
+
+/** Pinned ones first, if that is wanted. */
+function* byLastMessages(t: Reading, look: Look, { pinnedFirst, ...wish }: Scan): Body<Omit<SessionsPage, 'scope'>> {
+  if (!pinnedFirst || wish.pinned !== undefined) return yield* byLastMessage(t, look, wish);
+  const { skip = 0, limit } = wish;
+  const first = yield* byLastMessage(t, look, { ...wish, pinned: true, skip: 0, limit: skip + limit });
+  const then = yield* byLastMessage(t, look, { ...wish, pinned: false, skip: 0, limit: skip + limit - first.rows.length });
+  return { rows: [...first.rows, ...then.rows].slice(skip), next: undefined, full: first.full || then.full };
+}
+
 /**
  * The sessions with the newest messages. No index has this order. But a session did not get a message after its last change, so once
  * enough messages are newer than the last change of a row, the rows after it cannot be among them.
  */
-function* byLastMessage(t: Reading, look: Look, wish: PageFilter & { mostScanned: number }): Body<Omit<SessionsPage, 'scope'>> {
+function* byLastMessage(t: Reading, look: Look, wish: Scan): Body<Omit<SessionsPage, 'scope'>> {
   const found: { row: SessionRow; at: number }[] = [];
   let before: number | undefined;
   for (;;) {
@@ -107,6 +118,14 @@ export const describeSession = (look: Look & LiveFacts): ReadQuery<{ row: Sessio
   *body(t, { row, preview }) {
     const [described] = yield* describe(t, look, [row], { work: true, origin: true, preview });
     return wireSession(described!);
+  },
+});
+
+/** Several sessions, or lives of one. */
+export const describeSessions = (look: Look & LiveFacts): ReadQuery<{ rows: SessionRow[] }, WireSession[]> => ({
+  name: 'describe sessions',
+  *body(t, { rows }) {
+    return (yield* describe(t, look, rows, { work: true, origin: true })).map((one) => wireSession(one));
   },
 });
 

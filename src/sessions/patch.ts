@@ -1,4 +1,4 @@
-// An operator's changes to a session: its label and the settings of its turns. Each change is one transaction.
+// An operator's changes to a session: its label, its pin and the settings of its turns. Each change is one transaction.
 import { noteSession, type EngineCommand, type Tx } from '../engine/feed.ts';
 import { visibleToOperator, settingsOf, type Operator, type SessionSettings } from '../engine/policy.ts';
 import { InterlaneError } from '../errors.ts';
@@ -30,6 +30,7 @@ export interface SessionPatch {
   thinkingLevel?: string | null | undefined;
   verboseLevel?: string | null | undefined;
   authProfile?: string | null | undefined;
+  pinned?: boolean | null | undefined;
   see?: Visibility | undefined;
 }
 
@@ -50,7 +51,7 @@ export const patchSession = (
   *body(t, args) {
     const { world, models } = current();
     const session = yield* existing(t, world, args);
-    if (args.expectedSessionId !== undefined && args.expectedSessionId !== session.id)
+    if (args.expectedSessionId !== undefined && args.expectedSessionId.toLowerCase() !== session.id.toLowerCase())
       throw new InterlaneError('SESSION_CHANGED', `session ${JSON.stringify(args.key)} was reset in the meantime; read it again`);
     return { session, changed: yield* change(t, models, session, args.patch, args.now) };
   },
@@ -66,7 +67,7 @@ export function* existing(t: Tx, world: World, { key, operator }: Pick<OperatorA
 
 /** All or nothing. Returns whether anything changed. */
 export function* change(t: Tx, models: ModelChecks, session: SessionRow, patch: SessionPatch, now: number): Body<boolean> {
-  const { label, ...rest } = patch;
+  const { label, pinned, ...rest } = patch;
   const before = settingsOf(session);
   const settings: Record<string, unknown> & SessionSettings = { ...before };
   for (const [name, value] of Object.entries(rest)) {
@@ -80,11 +81,13 @@ export function* change(t: Tx, models: ModelChecks, session: SessionRow, patch: 
   if (patch.model || patch.authProfile) models.check(agent, settings);
   const written = JSON.stringify(settings satisfies SessionSettings);
   const newLabel = label === undefined ? session.label : label;
-  if (written === session.settings && newLabel === session.label) return false;
+  const newPin = pinned === undefined ? session.pinned : pinned ? 1 : 0;
+  if (written === session.settings && newLabel === session.label && newPin === session.pinned) return false;
   if (newLabel !== null && newLabel !== session.label && (yield* currentByLabel(t, newLabel, agent)).length > 0)
     throw new InterlaneError('LABEL_IN_USE', `label ${JSON.stringify(newLabel)} is already in use by a session of agent "${agent}"`);
   session.settings = written;
   session.label = newLabel;
+  session.pinned = newPin;
   session.last_at = now;
   yield* writeSettings(t, session);
   noteSession(t, session, 'changed', now);

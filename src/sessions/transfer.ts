@@ -51,6 +51,7 @@ const Life = z.strictObject({
   abortedLast: z.boolean(),
   systemSent: z.boolean(),
   archiveAt: Time.optional(),
+  pinned: z.literal(true).optional(),
   settings: Data,
   delivery: Data.optional(),
   /** How many entries follow. */
@@ -149,6 +150,7 @@ function lifeLine(row: SessionRow): Life {
     abortedLast: row.aborted_last === 1,
     systemSent: row.system_sent === 1,
     ...(row.archive_at === null ? {} : { archiveAt: row.archive_at }),
+    ...(row.pinned === 1 ? { pinned: true } : {}),
     settings: JSON.parse(row.settings) as Record<string, unknown>,
     ...(row.delivery === null ? {} : { delivery: JSON.parse(row.delivery) as Record<string, unknown> }),
     entries: row.next_seq - 1,
@@ -301,6 +303,7 @@ function lifeRow(life: Life): NewLife {
     aborted_last: life.abortedLast ? 1 : 0,
     system_sent: life.systemSent ? 1 : 0,
     archive_at: life.archiveAt ?? null,
+    pinned: life.pinned ? 1 : 0,
     settings: JSON.stringify(life.settings),
     delivery: life.delivery === undefined ? null : JSON.stringify(life.delivery),
   };

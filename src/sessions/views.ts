@@ -6,6 +6,7 @@ import type { SessionKind } from '../protocol/labels.ts';
 import type { WireSession } from '../protocol/result.ts';
 import { isTerminal } from '../protocol/run.ts';
 import { keyChatType, sessionChannel } from '../rules/session-key.ts';
+import type { SessionRow } from '../store/rows.ts';
 import { usageOf } from '../store/views.ts';
 import type { Described } from './describe.ts';
 
@@ -20,6 +21,8 @@ export function wireSession(described: Described): WireSession {
     kind: key.shape === 'global' ? 'global' : chat === 'group' || chat === 'channel' ? 'group' : 'direct',
     sessionKind: row.kind as SessionKind,
     sessionId: row.id,
+    life: row.life,
+    ended: row.current === 0 || undefined,
     agentId: row.agent,
     updatedAt: row.last_at,
     createdAt: row.created_at,
@@ -28,6 +31,7 @@ export function wireSession(described: Described): WireSession {
     online: described.online,
     see: settings.see,
     archived: row.state === 'archived' || undefined,
+    pinned: row.pinned === 1 || undefined,
     orphaned: described.orphaned || undefined,
     label: row.label ?? undefined,
     displayName: settings.displayName,
@@ -71,8 +75,7 @@ export function toolSession(described: Described, agent: string, verbose = false
   /** Omits a value that equals the default. */
   const unless = <V>(value: V, as: V) => (verbose || value !== as ? value : undefined);
   const all = {
-    // The shared chat is its owner's main session; other agents reach it by its full key.
-    key: key.shape !== 'global' ? row.key : agent === row.agent ? 'main' : `agent:${row.agent}:main`,
+    key: toolKey(row, agent),
     kind: row.kind,
     ...(described.orphaned ? { orphaned: true } : {}),
     ...(key.shape === 'guest' ? { runtime: 'guest', online: described.online } : {}),
@@ -82,6 +85,7 @@ export function toolSession(described: Described, agent: string, verbose = false
     displayName,
     updatedAt: row.last_at,
     sessionId: row.id,
+    life: unless(row.life, 1),
     model: unless(own?.model ?? model, usual?.model),
     contextTokens: unless(own?.contextTokens, usual?.contextTokens),
     totalTokens: unless(row.total_tokens, 0),
@@ -98,6 +102,10 @@ export function toolSession(described: Described, agent: string, verbose = false
   };
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined && value !== null));
 }
+
+/** The shared chat is its owner's main session; other agents reach it by its full key. */
+export const toolKey = (row: Pick<SessionRow, 'key' | 'agent'>, agent: string) =>
+  row.key !== 'global' ? row.key : agent === row.agent ? 'main' : `agent:${row.agent}:main`;
 
 const channelOf = ({ key, settings, delivery }: Described) =>
   sessionChannel(key, { channel: settings.channel, lastChannel: delivery?.channel });

@@ -218,6 +218,22 @@ export const migrations: string[] = [
     SELECT 'agent:' || agent, max(level), 0, 0 FROM sessions WHERE kind = 'main' GROUP BY agent HAVING max(level) > 0;
 
   -- Sessions and their lives.
+  ALTER TABLE sessions ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
+  CREATE INDEX sessions_pinned ON sessions (last_pos) WHERE pinned = 1 AND current = 1;
+  -- An id is found whatever its case.
+  CREATE INDEX sessions_folded_id ON sessions (lower(id));
+  -- The key from its end to its beginning. Keys that are similar to one that does not exist are near it in one of the two orders.
+  ALTER TABLE sessions ADD COLUMN mirror TEXT NOT NULL DEFAULT '';
+  UPDATE sessions SET mirror = (
+    WITH RECURSIVE read (place, text) AS (
+      SELECT length(sessions.key), substr(sessions.key, 1, 0) UNION ALL SELECT place - 1, text || substr(sessions.key, place, 1) FROM read WHERE place > 0
+    ) SELECT text FROM read WHERE place = 0
+  );
+  CREATE INDEX sessions_similar ON sessions (agent, level, key) WHERE current = 1 AND state = 'live';
+  CREATE INDEX sessions_similar_end ON sessions (agent, level, mirror) WHERE current = 1 AND state = 'live';
+  -- A deletion takes every life of its key; earlier versions left the earlier ones behind.
+  UPDATE sessions SET state = 'deleted', label = NULL WHERE current = 0 AND state <> 'deleted'
+    AND NOT EXISTS (SELECT 1 FROM sessions AS present WHERE present.key = sessions.key AND present.current = 1);
 
   -- Runs, deliveries and faults.
   -- The kind of chat that a delivery goes to, for the send policy at each attempt.

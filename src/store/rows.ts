@@ -38,6 +38,10 @@ export interface SessionRow {
   aborted_last: number;
   system_sent: number;
   archive_at: number | null;
+  /** 1 if operators want it first in their lists. */
+  pinned: number;
+  /** Its key from the end to the beginning. */
+  mirror: string;
   settings: string;
   delivery: string | null;
 }

@@ -4,12 +4,14 @@ import { levelName } from '../levels.ts';
 import { byUser } from '../engine/policy.ts';
 import type { ToolAnswer } from '../rules/tool-policy.ts';
 import { describe, type Described } from '../sessions/describe.ts';
-import { requireSession } from '../sessions/find.ts';
+import { earlierLives, requireSession } from '../sessions/find.ts';
 import { toolSession } from '../sessions/views.ts';
 import type { ReadQuery } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
 import { usageOf } from '../store/views.ts';
-import { alias, defineTool, lookOf, oneOf } from './define.ts';
+import { alias, defineTool, lookOf, oneOf, type ToolContext } from './define.ts';
+
+const mostLives = 20;
 
 export const sessionStatus = defineTool({
   name: 'session_status',
@@ -38,12 +40,26 @@ export const sessionStatus = defineTool({
         createdAt: session.created_at,
         queued: described.queued,
         run: described.active,
+        earlierLives: session.pk === context.session.pk ? await earlier(context, session) : undefined,
         ...toolsShown(context.toolsOf(session), args.verbose),
       },
       taint: session.level,
     };
   },
 });
+
+/** Those that its sessions_history can read, newest first. */
+async function earlier(context: ToolContext, { key, life }: SessionRow): Promise<object[] | undefined> {
+  if (life === 1) return undefined;
+  const rows = await context.store.read(earlierLives(lookOf(context)), { key, before: life, limit: mostLives }, context);
+  return rows.map((row) => ({
+    life: row.life,
+    sessionId: row.id,
+    createdAt: row.created_at,
+    updatedAt: row.last_at,
+    messages: row.next_seq - 1,
+  }));
+}
 
 /** The names of those it gets, and why not the others. */
 function toolsShown(answers: ToolAnswer[], verbose = false): Record<string, unknown> {

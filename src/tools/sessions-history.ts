@@ -4,9 +4,10 @@ import { InterlaneError } from '../errors.ts';
 import { levelRank } from '../levels.ts';
 import type { TranscriptMessage } from '../protocol/transcript.ts';
 import { joinAll } from '../rules/taint.ts';
-import { requireSession } from '../sessions/find.ts';
+import { requireLife } from '../sessions/find.ts';
 import { historyPage, messageBound, pageBefore } from '../sessions/history.ts';
 import { howManyFit } from '../sessions/page-bytes.ts';
+import { toolKey } from '../sessions/views.ts';
 import { alias, defineTool, lookOf, needed, oneOf } from './define.ts';
 import { largestAnswer, longestBlock, shorten } from './page.ts';
 
@@ -17,6 +18,7 @@ export const sessionsHistory = defineTool({
   params: z.strictObject({
     sessionKey: needed(z.string().min(1).max(4096), 'session key, session id, or "main"'),
     session_id: alias(z.string().min(1).max(4096)),
+    life: z.number().int().min(1).optional().describe('an earlier life of your own session, before it was reset; 1 is the first'),
     limit: z.number().min(1).optional().describe('at most this many messages (default 50, at most 1000)'),
     includeTools: z.boolean().optional().describe('include tool results (default false)'),
     cursor: z.string().max(64).optional().describe('nextCursor of the page before, for older messages'),
@@ -26,7 +28,7 @@ export const sessionsHistory = defineTool({
     const asked = oneOf(args, 'sessionKey', 'session_id');
     if (asked === undefined || asked.trim() === '')
       throw new InterlaneError('INVALID_REQUEST', 'sessionKey is missing; give a session key, a session id or "main"');
-    const session = await context.store.read(requireSession(look), { session: asked }, context);
+    const session = await context.store.read(requireLife(look), { session: asked, life: args.life }, context);
     const page = await context.store.read(
       historyPage(look.viewer),
       {
@@ -40,12 +42,13 @@ export const sessionsHistory = defineTool({
     );
     const { messages, cutAt } = newestThatFit(page.messages);
     const cursor = cutAt ?? page.next;
+    const life = session.current === 1 ? {} : { life: session.life };
     const flags = {
       ...(cutAt === undefined ? {} : { truncated: true }),
       ...(cursor === undefined ? {} : { nextCursor: context.cursors.place('older', session.id, cursor) }),
     };
     return {
-      value: { sessionKey: session.key === 'global' ? 'main' : session.key, messages, ...flags },
+      value: { sessionKey: toolKey(session, context.session.agent), ...life, messages, ...flags },
       taint: levelRank(joinAll(page.messages.map(({ taint }) => taint))),
     };
   },

@@ -73,6 +73,8 @@ it('the corpus of HTTP', async () => {
   });
   await ask(`GET /sessions/agent:main:project/history?limit=2&includeTools=1&cursor=${history.nextCursor}`);
   await ask('GET /sessions/agent%3Amain%3Aproject/history');
+  await ask('GET /sessions/main/lives?limit=1', { route: 'GET /sessions/{key}/lives' });
+  await ask('GET /sessions/main/history?life=9');
   await ask('GET /sessions/main/history?limit=0');
   await ask('GET /sessions/nowhere/history');
   await ask('GET /sessions/%zz/history');

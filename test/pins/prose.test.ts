@@ -360,7 +360,7 @@ describe('to a person at the command line', () => {
   it('what was not found, and what to do', async () => {
     const { gateway, use } = await open();
     expect(await use(['send', 'mian', 'hello'])).toMatchInlineSnapshot(`
-      "interlane: session "mian" was not found; did you mean agent:main:main or agent:bo:main?
+      "interlane: session "mian" was not found; did you mean agent:main:main?
       "
     `);
     expect(await use(['chat', 'bo'], 'hello')).toMatchInlineSnapshot(`

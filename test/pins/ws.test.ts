@@ -70,6 +70,8 @@ it('the corpus of the websocket', async () => {
   await ask('sessions.describe', { key: 'main' });
   await ask('sessions.describe', { key: 'agent:main:nowhere' });
   await ask('sessions.describe', { key: 'agent:main:cron:' });
+  await ask('sessions.lives', { key: 'main' });
+  await ask('sessions.lives', { key: 'nowhere' });
   await ask('sessions.resolve', { label: 'P' });
   await ask('sessions.resolve', { key: 'project' });
   await ask('sessions.resolve', { label: 'nothing' });

@@ -149,7 +149,9 @@ describe('a state of schema 3', () => {
     });
     expect(await admin.call('sessions.list', { spawnedBy: 'agent:main:main' })).toMatchObject({ count: 1 });
     expect(await admin.call('sessions.describe', { key: 'agent:main:old' })).toEqual({ session: null });
-    expect(await admin.call('sessions.describe', { key: names.sessions.firstLife })).toEqual({ session: null });
+    expect(await admin.call('sessions.describe', { key: names.sessions.firstLife })).toMatchObject({ session: { life: 1, ended: true } });
+    // Its keys have got what similar ones are found by.
+    await expect(admin.call('chat.history', { sessionKey: 'agent:main:idary' })).rejects.toThrow('did you mean agent:main:diary?');
   });
 
   it('has every transcript, and goes on writing where it was', async () => {

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { queueModes, runStates } from '../run.ts';
 import { PeerMessage } from '../compat/openclaw.ts';
 import { Started, WaitAnswer, WireMessage, WireRun, WireSession } from '../result.ts';
-import { agent, Cursor, Id, ignored, Key, Message, TimeoutMs } from './fields.ts';
+import { agent, Cursor, Id, ignored, Key, Life, Message, TimeoutMs } from './fields.ts';
 import type { Operations } from './operation.ts';
 
 /** The most messages of one page over HTTP. */
@@ -22,6 +22,7 @@ const HistoryQuery = z.strictObject({
   limit: z.int('must be a positive integer').min(1, 'must be a positive integer').optional().describe('200 by default, 1000 at most'),
   cursor: Cursor.optional().describe('nextCursor of the page before; leads to older messages'),
   includeTools: Switch.optional().describe('also results of tools'),
+  life: Life.optional().describe('an earlier life of the session, by its number; it cannot be followed'),
   follow: Switch.optional().describe('stay connected and get new messages as server-sent events; accept: text/event-stream does the same'),
 });
 
@@ -60,6 +61,7 @@ export const chat = {
       cursor: Cursor.optional(),
       maxChars: z.int().min(1).max(500_000).optional(),
       sessionId: Id.optional(),
+      life: Life.optional(),
     }),
     result: z.union([
       z.object({

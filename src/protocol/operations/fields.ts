@@ -8,6 +8,7 @@ export const Label = z.string().trim().min(1).max(512);
 export const longestMessage = 1_000_000;
 export const Text = z.string().max(longestMessage);
 export const Message = Text.refine((text) => text.trim() !== '', 'must not be blank');
+export const Life = z.int().min(1);
 export const Cursor = z.string().min(1).max(64);
 export const TimeoutMs = z.int().min(0).max(86_400_000);
 export const agent = { agentId: z.string().min(1).max(64).optional() };

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { ErrorShape } from '../frame.ts';
 import { SessionKind, ThinkingLevel, VerboseLevel } from '../labels.ts';
 import { SessionsPage, Started, WireSession } from '../result.ts';
-import { agent, Cursor, Id, ignored, Key, Label, Message, none, Text, TimeoutMs } from './fields.ts';
+import { agent, Cursor, Id, ignored, Key, Label, Life, Message, none, Text, TimeoutMs } from './fields.ts';
 import type { Operations } from './operation.ts';
 
 /** Rows that are skipped are read, so there is a limit. */
@@ -20,17 +20,25 @@ const ListParams = z.strictObject({
   search: z.string().max(512).optional(),
   kinds: z.array(SessionKind).optional(),
   archived: z.union([z.boolean(), z.literal('all')]).optional(),
+  pinned: z.boolean().optional(),
   includeLastMessage: z.boolean().optional(),
   sortBy: z.enum(['updatedAt', 'lastInteractionAt']).optional(),
   ...ignored('includeGlobal', 'includeUnknown', 'includeDerivedTitles', 'configuredAgentsOnly', 'ownerFirst', 'includePeople'),
 });
+
+const LivesQuery = z.strictObject({
+  limit: z.int().min(1).max(1000).optional().describe('100 by default, 1000 at most'),
+  before: Life.optional().describe('only lives with a smaller number; nextBefore of the page before'),
+});
+
+const LivesPage = z.object({ key: z.string(), lives: z.array(WireSession), nextBefore: z.int().exactOptional() });
 
 const ok = { ok: z.literal(true), key: z.string() };
 
 export const sessions = {
   'sessions.list': {
     scope: 'operator.read',
-    about: 'sessions, most recently active first',
+    about: 'sessions: pinned ones first, then the most recently active first',
     params: ListParams.default({}),
     result: SessionsPage,
     http: {
@@ -45,6 +53,7 @@ export const sessions = {
           search: true,
           kinds: true,
           archived: true,
+          pinned: true,
           includeLastMessage: true,
         }),
         answers: { 200: SessionsPage },
@@ -53,9 +62,24 @@ export const sessions = {
   },
   'sessions.describe': {
     scope: 'operator.read',
-    about: 'one session',
-    params: z.strictObject({ key: Key, ...agent, includeLastMessage: z.boolean().optional(), ...ignored('includeDerivedTitles') }),
+    about: 'one session, or an earlier life of it',
+    params: z.strictObject({
+      key: Key,
+      ...agent,
+      life: Life.optional(),
+      includeLastMessage: z.boolean().optional(),
+      ...ignored('includeDerivedTitles'),
+    }),
     result: z.object({ session: WireSession.nullable() }),
+  },
+  'sessions.lives': {
+    scope: 'operator.read',
+    about: 'the lives of a session, newest first: the current one and those that a reset ended',
+    params: z.strictObject({ key: Key, ...agent, ...LivesQuery.shape }),
+    result: LivesPage,
+    http: {
+      'GET /sessions/{key}/lives': { query: LivesQuery, answers: { 200: LivesPage } },
+    },
   },
   'sessions.resolve': {
     scope: 'operator.read',
@@ -134,6 +158,7 @@ export const sessions = {
       authProfile: z.string().min(1).max(100).nullable().optional(),
       thinkingLevel: ThinkingLevel.nullable().optional(),
       verboseLevel: VerboseLevel.nullable().optional(),
+      pinned: z.boolean().nullable().optional(),
     }),
     result: z.object({ ...ok, changed: z.boolean(), entry: WireSession }),
   },
@@ -145,7 +170,7 @@ export const sessions = {
   },
   'sessions.delete': {
     scope: 'operator.admin',
-    about: 'delete a session and its transcript',
+    about: 'delete a session and the transcripts of all its lives',
     params: z.strictObject({
       key: Key,
       ...agent,

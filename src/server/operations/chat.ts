@@ -12,11 +12,11 @@ const defaultWaitMs = 30_000;
 const noLimitMs = 2 ** 31 - 1;
 
 export function chatHandlers(context: Context): Handlers<keyof typeof table> {
-  const { parts, asker, need, foundOrNew, describe, started, knowable, waited, abort, view } = context;
+  const { parts, asker, need, needLife, foundOrNew, describe, started, knowable, waited, abort, view } = context;
   const { store, sessions, cursors } = context.parts;
   return {
-    'chat.history': async ({ sessionKey, agentId, sessionId, limit = 200, offset, cursor, maxChars }, call) => {
-      const row = await need(call, { session: sessionKey, agentId });
+    'chat.history': async ({ sessionKey, agentId, sessionId, life, limit = 200, offset, cursor, maxChars }, call) => {
+      const row = await needLife(call, { session: sessionKey, agentId, life });
       sameLife(row, sessionId);
       const sessionInfo = await describe(call, row);
       const end = row.next_seq - 1;

@@ -10,7 +10,7 @@ import type { World } from '../../rules/decide.ts';
 import type { Routes } from '../../rules/route.ts';
 import { formatSessionKey, mainKey } from '../../rules/session-key.ts';
 import type { LiveFacts } from '../../sessions/describe.ts';
-import { findSession, keyMeant, requireSession, type Named } from '../../sessions/find.ts';
+import { findSession, keyMeant, requireLife, requireSession, type LifeReference, type Named } from '../../sessions/find.ts';
 import { describeSession } from '../../sessions/list.ts';
 import { activeRun, knownRun } from '../../sessions/runs.ts';
 import type { Asker, Sessions } from '../../sessions/sessions.ts';
@@ -73,6 +73,7 @@ export function createContext(parts: OperationParts) {
   const operator = ({ caller }: Call) => ({ level: caller.level, sends: false });
   const find = (call: Call, reference: Named) => store.read(findSession(view(call)), reference, call.pace);
   const need = (call: Call, reference: Named) => store.read(requireSession(view(call)), reference, call.pace);
+  const needLife = (call: Call, reference: LifeReference) => store.read(requireLife(view(call)), reference, call.pace);
   /**
    * The session of a message that an operator sends, which may be a new one: a well-formed key opens its session. A session id never
    * does, because it names a session that existed.
@@ -125,12 +126,29 @@ export function createContext(parts: OperationParts) {
     throw new InterlaneError('INVALID_REQUEST', 'subscription needs a websocket; over HTTP use follow=1');
   };
 
-  return { parts, world, view, asker, operator, find, need, foundOrNew, describe, mainOf, started, knowable, waited, abort, subscriptions };
+  return {
+    parts,
+    world,
+    view,
+    asker,
+    operator,
+    find,
+    need,
+    needLife,
+    foundOrNew,
+    describe,
+    mainOf,
+    started,
+    knowable,
+    waited,
+    abort,
+    subscriptions,
+  };
 }
 
 /** Fails if the session was reset since the caller saw this session id. */
 export function sameLife(row: SessionRow, sessionId: string | undefined): SessionRow {
-  if (sessionId !== undefined && sessionId !== row.id)
+  if (sessionId !== undefined && sessionId.toLowerCase() !== row.id.toLowerCase())
     throw new InterlaneError('SESSION_CHANGED', `session ${JSON.stringify(row.key)} was reset meanwhile; look at it again`);
   return row;
 }

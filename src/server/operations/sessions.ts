@@ -4,8 +4,8 @@ import type { ReadParams } from '../../protocol/operations/all.ts';
 import { largestOffset, type sessions as table } from '../../protocol/operations/sessions.ts';
 import type { SessionsPage } from '../../protocol/result.ts';
 import { isKnownAgent, keyContext } from '../../rules/agents.ts';
-import { candidates, keyMeant } from '../../sessions/find.ts';
-import { listSessions } from '../../sessions/list.ts';
+import { candidates, earlierLives, findLife, keyMeant } from '../../sessions/find.ts';
+import { describeSessions, listSessions } from '../../sessions/list.ts';
 import { previewSessions } from '../../sessions/preview.ts';
 import { errorShape } from '../failure.ts';
 import { requireScope } from '../rights.ts';
@@ -37,6 +37,8 @@ export function sessionHandlers(context: Context): Handlers<keyof typeof table> 
         search: wish.search,
         kinds: wish.kinds,
         archived: wish.archived,
+        pinned: wish.pinned,
+        pinnedFirst: true,
         preview: wish.includeLastMessage === true,
         sortBy: wish.sortBy,
       },
@@ -66,9 +68,21 @@ export function sessionHandlers(context: Context): Handlers<keyof typeof table> 
 
   return {
     'sessions.list': (wish, call) => list(wish, call),
-    'sessions.describe': async ({ key, agentId, includeLastMessage }, call) => {
-      const row = await find(call, { session: key, agentId });
+    'sessions.describe': async ({ key, agentId, life, includeLastMessage }, call) => {
+      const row = await store.read(findLife(view(call)), { session: key, agentId, life }, call.pace);
       return { session: row ? await describe(call, row, includeLastMessage) : null };
+    },
+    'sessions.lives': async ({ key, agentId, limit = 100, before }, call) => {
+      const row = await need(call, { session: key, agentId });
+      const newest = before === undefined ? [row] : [];
+      const older = await store.read(
+        earlierLives(view(call)),
+        { key: row.key, before: before ?? row.life, limit: limit - newest.length + 1 },
+        call.pace,
+      );
+      const rows = [...newest, ...older].slice(0, limit);
+      const lives = await store.read(describeSessions(view(call)), { rows }, call.pace);
+      return { key: row.key, lives, ...(newest.length + older.length > limit ? { nextBefore: rows.at(-1)!.life } : {}) };
     },
     'sessions.resolve': async ({ key, sessionId, label, shortId, agentId, spawnedBy, allowMissing }, call) => {
       const given = [key, sessionId, label, shortId].filter((one) => one !== undefined);

@@ -1,6 +1,7 @@
 // Pages of `sessions`, newest first, and the ways to find a session by what a caller wrote.
 import type { Body, Reading, Value } from '../contract.ts';
 import type { SessionRow } from '../rows.ts';
+import { mirrored } from './sessions.ts';
 import { inBatches } from './value-list.ts';
 
 /** One stretch of an index on sessions. Whatever is given must be equal. */
@@ -18,7 +19,7 @@ export interface SessionRange {
 export const mostRanges = 128;
 
 /** What a filter looks at; the rest of a row costs three times as much. */
-const scanned = ['pk', 'key', 'agent', 'kind', 'label', 'parent_key', 'state', 'level', 'last_pos', 'last_at'] as const;
+const scanned = ['pk', 'key', 'agent', 'kind', 'label', 'parent_key', 'state', 'level', 'pinned', 'last_pos', 'last_at'] as const;
 export type ScannedSession = Pick<SessionRow, (typeof scanned)[number]>;
 
 /** The newest sessions before a position, of all ranges together. A session that is in two ranges comes twice. */
@@ -85,6 +86,15 @@ function wherePart({ state, key, agent, spawnedBy, kinds, level }: SessionRange)
   return { where: conditions.join(' AND '), params };
 }
 
+/** Pinned sessions before a position, newest first; archived ones too. */
+export function pinnedSessions(t: Reading, before: number, limit: number): Body<SessionRow[]> {
+  return t.all<SessionRow>(
+    'SELECT * FROM sessions WHERE pinned = 1 AND current = 1 AND last_pos < ? ORDER BY last_pos DESC LIMIT ?',
+    before,
+    limit,
+  );
+}
+
 /** The agents that have a live session: one look into the index for each, however many sessions it has. */
 export function* agentsWithSessions(t: Reading): Body<string[]> {
   const rows = yield* t.all<{ agent: string }>(
@@ -102,8 +112,12 @@ export function* agentsWithSessions(t: Reading): Body<string[]> {
 
 // Finding -------------------------------------------------------------------------------------------------------------
 
-export function currentById(t: Reading, id: string): Body<SessionRow | undefined> {
-  return t.one<SessionRow>('SELECT * FROM sessions WHERE id = ? AND current = 1', id);
+/** As the stores' `lower` does it. */
+const folded = (text: string) => text.replaceAll(/[A-Z]+/g, (capitals) => capitals.toLowerCase());
+
+/** In any case of its letters, of any life. Imported ids may differ in case alone. */
+export function livesById(t: Reading, id: string): Body<SessionRow[]> {
+  return t.all<SessionRow>(`SELECT * FROM sessions WHERE lower(id) = ? AND state <> 'deleted' ORDER BY pk LIMIT 10`, folded(id));
 }
 
 export function* currentByLabel(t: Reading, label: string, agent?: string): Body<SessionRow[]> {
@@ -114,14 +128,56 @@ export function* currentByLabel(t: Reading, label: string, agent?: string): Body
 
 export function currentByIdStart(t: Reading, start: string): Body<SessionRow[]> {
   return t.all<SessionRow>(
-    'SELECT * FROM sessions WHERE id >= ? AND id < ? AND current = 1 ORDER BY id LIMIT 10',
-    start,
-    `${start}\u{10ffff}`,
+    'SELECT * FROM sessions WHERE lower(id) >= ? AND lower(id) < ? AND current = 1 ORDER BY lower(id), pk LIMIT 10',
+    folded(start),
+    `${folded(start)}\u{10ffff}`,
   );
 }
 
 export function useById(t: Reading, id: string): Body<Pick<SessionRow, 'level' | 'total_tokens'> | undefined> {
   return t.one<Pick<SessionRow, 'level' | 'total_tokens'>>('SELECT level, total_tokens FROM sessions WHERE id = ?', id);
+}
+
+// Similar ones ----------------------------------------------------------------------------------------------------------
+
+const neighbours = 8;
+
+/** A stretch on either side of a text, in the order of a column. The store reads no more rows than it returns. */
+const around = (column: 'key' | 'mirror', where: string): string[] =>
+  [`${column} >= ? ORDER BY ${column}`, `${column} < ? ORDER BY ${column} DESC`].map(
+    (end, side) =>
+      `SELECT * FROM (SELECT * FROM sessions WHERE current = 1 AND state = 'live' AND ${where} AND ${end} LIMIT ?) AS ${column}_${side}`,
+  );
+
+/** Live sessions of an agent whose keys are next to a key, by their beginning or by their end. A session may come twice. */
+export function* nextToKey(t: Reading, key: string, agent: string, level: number): Body<SessionRow[]> {
+  const parts = [...around('key', 'agent = ? AND level = ?'), ...around('mirror', 'agent = ? AND level = ?')];
+  const mirror = mirrored(key);
+  const params = [key, key, mirror, mirror].flatMap((text) => [agent, level, text, neighbours]);
+  return yield* t.all<SessionRow>(parts.join(' UNION ALL '), ...params);
+}
+
+/** Live sessions up to a level whose labels are next to a text. */
+export function* nextToLabel(t: Reading, label: string, agent: string | undefined, level: number): Body<SessionRow[]> {
+  const where = `current = 1 AND label IS NOT NULL AND state = 'live' AND level <= ?${agent === undefined ? '' : ' AND agent = ?'}`;
+  const given = [level, ...(agent === undefined ? [] : [agent]), label, neighbours];
+  return yield* t.all<SessionRow>(
+    `SELECT * FROM (SELECT * FROM sessions WHERE ${where} AND label >= ? ORDER BY label LIMIT ?) AS after
+     UNION ALL SELECT * FROM (SELECT * FROM sessions WHERE ${where} AND label < ? ORDER BY label DESC LIMIT ?) AS before`,
+    ...given,
+    ...given,
+  );
+}
+
+/** Live sessions up to a level whose ids begin like a text. */
+export function likeId(t: Reading, start: string, level: number): Body<SessionRow[]> {
+  return t.all<SessionRow>(
+    `SELECT * FROM sessions WHERE lower(id) >= ? AND lower(id) < ? AND current = 1 AND state = 'live' AND level <= ? ORDER BY lower(id), pk LIMIT ?`,
+    folded(start),
+    `${folded(start)}\u{10ffff}`,
+    level,
+    neighbours,
+  );
 }
 
 /** The levels of current sessions, for each key that has one. */
@@ -144,6 +200,21 @@ export function* keyOfKeyOrId(t: Reading, text: string): Body<string | undefined
     text,
   );
   return row?.key;
+}
+
+/** One life of a key, by its number. */
+export function life(t: Reading, key: string, number: number): Body<SessionRow | undefined> {
+  return t.one<SessionRow>(`SELECT * FROM sessions WHERE key = ? AND life = ? AND state <> 'deleted'`, key, number);
+}
+
+/** Lives of a key before a number, newest first. */
+export function livesBefore(t: Reading, key: string, number: number, limit: number): Body<SessionRow[]> {
+  return t.all<SessionRow>(
+    `SELECT * FROM sessions WHERE key = ? AND life < ? AND state <> 'deleted' ORDER BY life DESC LIMIT ?`,
+    key,
+    number,
+    limit,
+  );
 }
 
 /** Keys in the order in which they were last active. */

@@ -34,9 +34,14 @@ export const columns = [
   'aborted_last',
   'system_sent',
   'archive_at',
+  'pinned',
+  'mirror',
   'settings',
   'delivery',
 ] as const satisfies (keyof SessionRow)[];
+
+/** A text from its end to its beginning. */
+export const mirrored = (text: string) => Array.from(text).toReversed().join('');
 
 // Looking up -----------------------------------------------------------------------------------------------------------
 
@@ -81,10 +86,11 @@ export interface NewSession {
 
 export function* insert(t: Writing, key: string, made: NewSession, now: number): Body<SessionRow> {
   return (yield* t.one<SessionRow>(
-    `INSERT INTO sessions (id, key, life, current, agent, kind, label, opened_by, clearance, created_at, last_at)
-     VALUES (?, ?, (SELECT coalesce(max(life), 0) + 1 FROM sessions WHERE key = ?), 1, ?, ?, ?, ?, ?, ?, ?) RETURNING *`,
+    `INSERT INTO sessions (id, key, mirror, life, current, agent, kind, label, opened_by, clearance, created_at, last_at)
+     VALUES (?, ?, ?, (SELECT coalesce(max(life), 0) + 1 FROM sessions WHERE key = ?), 1, ?, ?, ?, ?, ?, ?, ?) RETURNING *`,
     made.id,
     key,
+    mirrored(key),
     key,
     made.agent,
     made.kind,
@@ -104,8 +110,9 @@ export function* retire(t: Writing, pk: number): Body<void> {
 /** A new life with the same settings; what was said stays with the old one, and who said it first. */
 export function* nextLife(t: Writing, oldPk: number, id: string, now: number): Body<SessionRow> {
   return (yield* t.one<SessionRow>(
-    `INSERT INTO sessions (id, key, life, current, agent, kind, label, parent_key, depth, exist_taint, level, clearance, created_at, last_at, settings, delivery)
-     SELECT ?, key, life + 1, 1, agent, kind, label, parent_key, depth, exist_taint, exist_taint, clearance, ?, ?, settings, delivery
+    `INSERT INTO sessions (id, key, mirror, life, current, agent, kind, label, pinned, parent_key, depth, exist_taint, level, clearance, created_at, last_at,
+       settings, delivery)
+     SELECT ?, key, mirror, life + 1, 1, agent, kind, label, pinned, parent_key, depth, exist_taint, exist_taint, clearance, ?, ?, settings, delivery
      FROM sessions WHERE pk = ? RETURNING *`,
     id,
     now,
@@ -119,13 +126,13 @@ export function* setUser(t: Writing, session: SessionRow, user: string): Body<vo
   yield* t.run('UPDATE sessions SET opened_by = ? WHERE pk = ?', user, session.pk);
 }
 
-export function* close(t: Writing, pk: number, to: 'archived' | 'deleted'): Body<void> {
-  yield* t.run(
-    'UPDATE sessions SET state = ?, current = ?, label = NULL, policy_rev = policy_rev + 1 WHERE pk = ?',
-    to,
-    to === 'deleted' ? 0 : 1,
-    pk,
-  );
+export function* archive(t: Writing, pk: number): Body<void> {
+  yield* t.run(`UPDATE sessions SET state = 'archived', label = NULL, policy_rev = policy_rev + 1 WHERE pk = ?`, pk);
+}
+
+/** All lives of the key. */
+export function* markDeleted(t: Writing, key: string): Body<void> {
+  yield* t.run(`UPDATE sessions SET state = 'deleted', current = 0, label = NULL, policy_rev = policy_rev + 1 WHERE key = ?`, key);
 }
 
 /** An archived session is live again. */
@@ -206,12 +213,13 @@ export function* moveTo(t: Writing, pk: number, pos: number): Body<void> {
 
 // Patching and importing -----------------------------------------------------------------------------------------------
 
-/** Its settings and label. */
-export function* writeSettings(t: Writing, session: Pick<SessionRow, 'pk' | 'settings' | 'label' | 'last_at'>): Body<void> {
+/** Its settings, its label and its pin. */
+export function* writeSettings(t: Writing, session: Pick<SessionRow, 'pk' | 'settings' | 'label' | 'pinned' | 'last_at'>): Body<void> {
   yield* t.run(
-    'UPDATE sessions SET settings = ?, label = ?, last_at = ?, policy_rev = policy_rev + 1 WHERE pk = ?',
+    'UPDATE sessions SET settings = ?, label = ?, pinned = ?, last_at = ?, policy_rev = policy_rev + 1 WHERE pk = ?',
     session.settings,
     session.label,
+    session.pinned,
     session.last_at,
     session.pk,
   );
@@ -227,20 +235,23 @@ export function* deleteBlankLives(t: Writing, key: string): Body<void> {
 }
 
 /** Everything of a life but what is written as its entries come in. */
-export type NewLife = Omit<SessionRow, 'pk' | 'next_seq' | 'policy_rev' | 'last_pos'>;
+export type NewLife = Omit<SessionRow, 'mirror' | 'pk' | 'next_seq' | 'policy_rev' | 'last_pos'>;
 
 export function* insertLife(t: Writing, life: NewLife): Body<SessionRow> {
   return (yield* t.one<SessionRow>(
-    `INSERT INTO sessions (id, key, life, current, agent, kind, label, opened_by, parent_key, depth, taint, exist_taint, level, clearance, state, created_at,
-       last_at, total_tokens, input_tokens, output_tokens, cost_micros, compact_seq, aborted_last, system_sent, archive_at, settings, delivery)
-     VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) RETURNING *`,
+    `INSERT INTO sessions (id, key, mirror, life, current, agent, kind, label, pinned, opened_by, parent_key, depth, taint, exist_taint, level, clearance,
+       state, created_at, last_at, total_tokens, input_tokens, output_tokens, cost_micros, compact_seq, aborted_last, system_sent, archive_at, settings,
+       delivery)
+     VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) RETURNING *`,
     life.id,
     life.key,
+    mirrored(life.key),
     life.life,
     life.current,
     life.agent,
     life.kind,
     life.label,
+    life.pinned,
     life.opened_by,
     life.parent_key,
     life.depth,
