@@ -86,6 +86,8 @@ export function openIndex(directory: string): { index: SqliteSearch; close(): Pr
     failed(error) {
       throw error;
     },
+    recovered: () => {},
+    after: () => () => {},
   });
   return {
     index,

@@ -16,6 +16,7 @@ import type { Door, Listen } from './server/door.ts';
 import type { InboundMessage } from './sessions/inbound.ts';
 import type { Store } from './store/contract.ts';
 import type { Tool } from './tools/define.ts';
+import type { Warn } from './warn.ts';
 
 export interface GatewayOptions {
   stateDir: string;
@@ -27,7 +28,7 @@ export interface GatewayOptions {
   /** What the scripted model follows, until a real model is configured. */
   script?: Script;
   /** Receives what an operator should know. */
-  warn?(message: string): void;
+  warn?: Warn;
   /** Receives what happens, line by line. */
   log?: Log;
   /** Called when the outcome of a write is unknown; the process must end and start again. */

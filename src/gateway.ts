@@ -39,6 +39,7 @@ import { builtInTools } from './tools/all.ts';
 import { createInvoker, type Invoker } from './tools/invoke.ts';
 import { forgetWorkspaces } from './tools/workspaces.ts';
 import { Pacer } from './pace.ts';
+import type { Report } from './warn.ts';
 
 /** The parts of a gateway, for those who look inside: the demo, tests and benchmarks. */
 export interface Parts {
@@ -58,7 +59,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
   const after = (ms: number, work: () => void) => clock.after(ms, work);
   const newId = () => randomUUID();
   // A failure that no caller waits for goes to the operator.
-  const report = (what: string, error: unknown) => warn(`${what} failed: ${reasonOf(error)}`);
+  const report: Report = (what, error, about) => warn(`${what} failed: ${reasonOf(error)}`, about);
 
   const pacer = new Pacer({
     afterTick: (work) => void setImmediate(work),
@@ -95,7 +96,9 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
   const search = new SqliteSearch({
     store,
     path: options.store ? inMemory : join(stateDir, searchName),
-    failed: (error) => warn(`search index stopped: ${reasonOf(error)}`),
+    failed: (error) => warn(`search index cannot be written, and is tried again: ${reasonOf(error)}`),
+    recovered: () => warn('search index can be written again'),
+    after,
     timeline: timelineName,
   });
   const indexes = options.search !== false;
@@ -199,7 +202,8 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
       newId,
       secret: (bytes) => randomBytes(bytes).toString('base64url'),
       model: () => runtimes.choiceOf(current().world.agents.defaultId)?.ref ?? 'scripted',
-      warnings: () => [...current().warnings, ...outside.warnings()],
+      warnings: () => [...current().warnings, ...outside.warnings(), ...searchTrouble(search.trouble())],
+      searchable: () => search.trouble() === undefined,
       pendingConfig: () => pending,
       stopping: () => closing !== undefined,
       isGuest: (session) => runtimes.isGuest(session),
@@ -307,6 +311,9 @@ async function openCursors(store: Store): Promise<Cursors> {
     throw thrown;
   }
 }
+
+const searchTrouble = (why: string | undefined) =>
+  why === undefined ? [] : [`search index cannot be written, so new messages are not found yet: ${why}`];
 
 function capsOf({ agents: { defaults } }: Config): Record<RunClass, number> {
   const cores = availableParallelism();

@@ -16,6 +16,7 @@ import type { Gateway } from '../embed.ts';
 import { running } from './reach.ts';
 import { columns, paint, visible, type Terminal } from './terminal.ts';
 import { version } from './version.ts';
+import type { Warn } from '../warn.ts';
 
 export interface UpFlags {
   host?: string;
@@ -36,7 +37,7 @@ export async function up(terminal: Terminal, paths: Paths, { config, places }: L
     terminal: terminal.stderr.isTTY === true,
     write: (line) => void terminal.stderr.write(visible(line.trimEnd()) + '\n'),
   });
-  const warn = (message: string) => log.warn(message);
+  const warn: Warn = (message, about = {}) => log.warn(about, message);
   const found = await modelHere(terminal, config);
   let gateway: Awaited<ReturnType<typeof startGateway>>;
   try {

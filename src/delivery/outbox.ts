@@ -19,13 +19,14 @@ import {
   settleUnknown,
   type Settlement,
 } from './deliveries.ts';
+import type { Warn } from '../warn.ts';
 
 export interface OutboxParts {
   store: Store;
   clock: Clock;
   current: Current;
   channels: Map<string, Channel>;
-  warn(message: string): void;
+  warn: Warn;
 }
 
 const atOnce = 16;
@@ -187,7 +188,7 @@ export class Outbox {
         return await store.write(settleDelivery, { pk, destKey, attempts, ...settled, now: clock.now() }, { urgent: true });
       } catch (thrown) {
         const last = !this.running; // the next start finds it as unknown
-        warn(`delivery ${delivery.id} could not be settled${last ? '' : ' yet'}: ${reasonOf(thrown)}`);
+        warn(`delivery ${delivery.id} could not be settled${last ? '' : ' yet'}: ${reasonOf(thrown)}`, { delivery: delivery.id });
         if (last) return;
         await new Promise<void>((resolve) => {
           const cancel = clock.after(waitMs, () => wake());

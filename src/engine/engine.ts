@@ -65,7 +65,10 @@ export class Engine {
       this.sweeper.published(events);
       for (const event of events)
         if (event.kind === 'exchange' && event.state === 'failed')
-          this.parts.warn(`exchange ${event.exchangeId} failed and was ended: ${event.reason ?? 'no reason given'}`);
+          this.parts.warn(`exchange ${event.exchangeId} failed and was ended: ${event.reason ?? 'no reason given'}`, {
+            session: event.sessionKey,
+            exchange: event.exchangeId,
+          });
     });
     this.scheduler.start(owner);
     this.sweeper.start();

@@ -11,6 +11,7 @@ import type { Claim } from './lease.ts';
 import type { Runner } from './runner.ts';
 import { claimRuns, finishRun, releaseRun } from './runs.ts';
 import { makeTurn } from './turn.ts';
+import type { Warn } from '../warn.ts';
 
 /** Text while a model writes it. `replace`: the earlier text of this step is void, and another attempt at the step begins. */
 export interface Delta {
@@ -32,7 +33,7 @@ export interface SchedulerParts {
   current: Current;
   runner(session: SessionRow): Runner;
   caps: Record<RunClass, number>;
-  warn(message: string): void;
+  warn: Warn;
   /** Text while a model writes it; ephemeral. */
   onDelta?(delta: Delta): void;
 }
@@ -220,7 +221,7 @@ export class Scheduler {
         },
       },
       end: async (end) => {
-        await this.finish(end);
+        await this.finish(claim, end);
         ended = true;
       },
     });
@@ -243,28 +244,28 @@ export class Scheduler {
       if (isLost(thrown)) return;
       if (stopped?.why === 'shutdown') await this.parts.store.write(releaseRun, common, { urgent: true });
       else if (stopped?.why === 'abort')
-        await this.finish({ ...common, outcome: 'aborted', text: live.streamed, code: 'ABORTED', error: stopped.reason });
+        await this.finish(claim, { ...common, outcome: 'aborted', text: live.streamed, code: 'ABORTED', error: stopped.reason });
       else if (stopped?.why === 'timeout')
-        await this.finish({ ...common, outcome: 'timeout', text: live.streamed, code: 'TIMEOUT', error: stopped.reason });
+        await this.finish(claim, { ...common, outcome: 'timeout', text: live.streamed, code: 'TIMEOUT', error: stopped.reason });
       else {
         const code = thrown instanceof InterlaneError ? thrown.code : 'RUN_FAILED';
-        await this.finish({ ...common, outcome: 'error', code, error: reasonOf(thrown) });
+        await this.finish(claim, { ...common, outcome: 'error', code, error: reasonOf(thrown) });
       }
     } catch (failed) {
       if (isLost(failed)) return;
       // The row is still "running", so the next start recovers it.
-      this.parts.warn(`run ${claim.run.id} could not be ended: ${reasonOf(failed)}`);
+      this.parts.warn(`run ${claim.run.id} could not be ended: ${reasonOf(failed)}`, aboutRun(claim));
     }
   }
 
   /** Retries the write of the end, so that a disk that is full for a moment does not block a lane. */
-  private async finish(end: Parameters<typeof this.finishRun.body>[1]): Promise<void> {
+  private async finish(claim: Claim, end: Parameters<typeof this.finishRun.body>[1]): Promise<void> {
     for (let wait = retryMs; ; wait = Math.min(wait * 2, longestRetryMs)) {
       try {
         return await this.parts.store.write(this.finishRun, end, { urgent: true, bytes: end.text?.length ?? 0 });
       } catch (thrown) {
         if (!(thrown instanceof InterlaneError && thrown.code === 'STORE_FAILED' && this.running)) throw thrown;
-        this.parts.warn(`run could not be ended yet: ${thrown.message}`);
+        this.parts.warn(`run could not be ended yet: ${thrown.message}`, aboutRun(claim));
         await new Promise<void>((resolve) => this.parts.clock.after(wait, resolve));
       }
     }
@@ -275,4 +276,5 @@ export class Scheduler {
   }
 }
 
+const aboutRun = ({ run, session }: Claim) => ({ run: run.id, session: session.key });
 const isLost = (thrown: unknown) => thrown instanceof InterlaneError && thrown.code === 'LEASE_LOST';

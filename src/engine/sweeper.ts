@@ -10,6 +10,7 @@ import { sweepOffers } from './offers.ts';
 import { forgotten, purgeSome, toForget } from './retention.ts';
 import { sweepStops } from './sessions.ts';
 import { sweepWaits } from './wait.ts';
+import type { Warn } from '../warn.ts';
 
 export interface SweeperParts {
   store: Store;
@@ -19,7 +20,7 @@ export interface SweeperParts {
   keepMs?: number;
   /** Deletes purged sessions from the search index and other data beside the store. False: try again later. */
   forget?(sessionPks: number[]): Promise<boolean>;
-  warn(message: string): void;
+  warn: Warn;
   /** Called when a run may have become ready. */
   ready(): void;
 }

@@ -80,6 +80,7 @@ export class Verdicts {
     return {
       write: (command, args, options) => this.run(() => store.write(command, args, options), command.texts?.(args)),
       read: (query, args, pace) => this.run(() => store.read(query, args, pace)),
+      load: () => store.load(),
       follow: (listener) => store.follow(listener),
       close: () => store.close(),
     };

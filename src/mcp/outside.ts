@@ -9,10 +9,11 @@ import type { Tool, ToolOutcome } from '../tools/define.ts';
 import type { OutsideTools } from '../tools/invoke.ts';
 import { largestAnswer } from '../tools/page.ts';
 import { connect, Refused, type Connection, type OutsideSettings } from './outside-connection.ts';
+import type { Warn } from '../warn.ts';
 
 interface OutsideParts {
   clock: Clock;
-  warn(message: string): void;
+  warn: Warn;
 }
 
 /** A package runner may have to fetch the server first. */

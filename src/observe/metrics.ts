@@ -5,11 +5,20 @@ import { isTerminal, runClasses } from '../protocol/run.ts';
 import type { World } from '../rules/decide.ts';
 import { counts } from '../sessions/runs.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
+import { oldest as oldestDelivery } from '../store/tables/deliveries.ts';
+import { oldest as oldestOffer } from '../store/tables/offers.ts';
 import { queuedByClass } from '../store/tables/run-pages.ts';
+import { nextDue as dueTimes, type NextDue } from '../store/tables/runs.ts';
+import { oldest as oldestWait } from '../store/tables/waits.ts';
+import type { LoopDelay } from './loop-delay.ts';
 
 /** Sources of values that are read at each request. */
 export interface Levels {
   store: Store;
+  now(): number;
+  loop: LoopDelay;
+  /** Whether the search index can be written. */
+  searchable(): boolean;
   /** How many events the slowest subscriber is behind. */
   lag(): number;
   connections(): Record<'ws' | 'sse', number>;
@@ -64,7 +73,7 @@ export class Metrics {
     }
   };
 
-  watch({ store, lag, connections }: Levels): void {
+  watch({ store, now, loop, searchable, lag, connections }: Levels): void {
     this.exposition.gauge('interlane_queue_depth', 'Runs that wait for their turn.', async (set) => {
       const depths = await store.read(queueDepths, {});
       for (const name of runClasses) set({ class: name }, depths.find((row) => row.class === name)?.n ?? 0);
@@ -75,6 +84,28 @@ export class Metrics {
     this.exposition.gauge('interlane_deliveries', 'Outbound messages that are not settled, or were given up.', async (set) => {
       for (const [state, n] of Object.entries((await store.read(counts, {})).deliveries)) set({ state }, n);
     });
+    this.exposition.gauge(
+      'interlane_oldest_seconds',
+      'Age of the oldest that waits: a delivery, a call, a turn for a guest.',
+      async (set) => {
+        const time = now();
+        for (const { what, state, at } of await store.read(oldest, {}))
+          set({ what, state }, at === undefined ? 0 : Math.max(0, time - at) / 1000);
+      },
+    );
+    this.exposition.gauge('interlane_sweep_lag_seconds', 'How long the first due time has passed without a sweep.', async (set) => {
+      const time = now();
+      const { wait, offer, flow } = await store.read(nextDue, { now: time });
+      set({}, Math.max(0, ...[wait, offer, flow].map((at) => (at === null ? 0 : time - at))) / 1000);
+    });
+    this.exposition.gauge('interlane_event_loop_delay_seconds', 'How late the event loop was since the last look.', (set) => {
+      for (const [quantile, seconds] of Object.entries(loop.look())) set({ quantile }, seconds);
+    });
+    this.exposition.gauge('interlane_wal_bytes', 'Log of the store that is not in its file yet.', (set) => set({}, store.load().walBytes));
+    this.exposition.gauge('interlane_reader_queue', 'Long reads that wait for the reader thread, or are under way there.', (set) => {
+      for (const [state, n] of Object.entries(store.load().reads)) set({ state }, n);
+    });
+    this.exposition.gauge('interlane_search_index_up', '1 if the search index can be written.', (set) => set({}, searchable() ? 1 : 0));
     this.exposition.gauge('interlane_event_lag', 'Events that the slowest subscriber is behind.', (set) => set({}, lag()));
     this.exposition.gauge('interlane_connections', 'Connections that are open.', (set) => {
       for (const [door, n] of Object.entries(connections())) set({ door }, n);
@@ -99,3 +130,22 @@ export class Metrics {
 }
 
 const queueDepths: ReadQuery<object, { class: string; n: number }[]> = { name: 'queue depths', body: queuedByClass };
+const nextDue: ReadQuery<{ now: number }, NextDue> = { name: 'next due', body: (t, { now }) => dueTimes(t, now) };
+
+interface Oldest {
+  what: 'delivery' | 'wait' | 'offer';
+  state: string;
+  at: number | undefined;
+}
+
+const oldest: ReadQuery<object, Oldest[]> = {
+  name: 'oldest',
+  *body(t) {
+    const found: Oldest[] = [];
+    for (const state of ['pending', 'sending', 'unknown'] as const)
+      found.push({ what: 'delivery', state, at: yield* oldestDelivery(t, state) });
+    found.push({ what: 'wait', state: 'open', at: yield* oldestWait(t) });
+    for (const state of ['open', 'taken'] as const) found.push({ what: 'offer', state, at: yield* oldestOffer(t, state) });
+    return found;
+  },
+};

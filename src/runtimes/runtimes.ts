@@ -18,6 +18,7 @@ import { modelRunner } from './model/loop.ts';
 import type { Model } from './model/model.ts';
 import type { Models } from './model/models.ts';
 import { scriptedModel, type Script } from './scripted/scripted.ts';
+import type { Warn } from '../warn.ts';
 
 interface Setup {
   world: World;
@@ -30,7 +31,7 @@ export interface RuntimeParts {
   clock: Clock;
   /** The script of the scripted model. */
   script: Script | undefined;
-  warn(message: string): void;
+  warn: Warn;
 }
 
 /** What a session reaches does not depend on its level. */

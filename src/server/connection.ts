@@ -24,6 +24,7 @@ import type { Dispatch } from './dispatch.ts';
 import { helloFor, readConnect, tokenRefusal, type HelloFacts } from './handshake.ts';
 import { readRequest, writtenId } from './request-frame.ts';
 import { ConnectionSubscriptions } from './subscriptions.ts';
+import type { Report } from '../warn.ts';
 
 export interface ConnectionParts {
   auth: Auth;
@@ -38,7 +39,7 @@ export interface ConnectionParts {
   after(ms: number, work: () => void): () => void;
   hello(): HelloFacts;
   /** Reports an internal failure to the operator; the client never sees it. */
-  report(what: string, error: unknown): void;
+  report: Report;
 }
 
 const handshakeMs = 15_000;
@@ -267,7 +268,7 @@ export class Connection {
       while (this.drained) await this.drained.promise;
       this.respond(id, { ok: true, payload: toPeer(payload) });
     } catch (thrown) {
-      if (!this.controller.signal.aborted) this.fail(id, thrown, method);
+      if (!this.controller.signal.aborted) this.fail(id, thrown, method, params);
     } finally {
       this.endings -= ending;
       if (this.closing && ending === 1) this.close(closing.refused, 'token ended');
@@ -333,8 +334,9 @@ export class Connection {
     if (allows(caller, 'operator.read')) this.undoWatch = parts.live.watch(watcher);
   }
 
-  private fail(id: string, thrown: unknown, method?: string): void {
-    if (method !== undefined && !(thrown instanceof InterlaneError)) this.parts.report(method, thrown);
+  private fail(id: string, thrown: unknown, method?: string, params?: unknown): void {
+    if (method !== undefined && !(thrown instanceof InterlaneError))
+      this.parts.report(method, thrown, { request: id, session: namedIn(params) });
     this.respond(id, { ok: false, error: errorShape(thrown) });
   }
 
@@ -347,6 +349,13 @@ export class Connection {
 
 /** The largest answer, and live events beside it. */
 const mostBuffered = frameLimits.admin + 4 * bufferLimit;
+
+/** The session that a request names, for the log. */
+function namedIn(params: unknown): string | undefined {
+  const { sessionKey, key } = (params ?? {}) as { sessionKey?: unknown; key?: unknown };
+  const named = sessionKey ?? key;
+  return typeof named === 'string' ? named.slice(0, 512) : undefined;
+}
 
 /** Cuts the text to what fits into a close frame. */
 function closeReason(text: string): string {

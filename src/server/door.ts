@@ -24,6 +24,7 @@ import type { LiveRuns } from './live-runs.ts';
 import { createHistory } from './history.ts';
 import { createHttp } from './http.ts';
 import { createMcpDoor, mcpPath, type McpParts } from './mcp.ts';
+import { watchLoop } from '../observe/loop-delay.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import { createHandlers } from './operations/all.ts';
 import { createRoutes } from './routes.ts';
@@ -36,6 +37,7 @@ import type { Store } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
 import type { Tool } from '../tools/define.ts';
 import { type Invoker } from '../tools/invoke.ts';
+import type { Report } from '../warn.ts';
 
 export interface Listen {
   /** Instead of what the config says. */
@@ -85,10 +87,12 @@ export interface DoorParts {
   warnings(): string[];
   /** What the last change of the config left undone. */
   pendingConfig(): Results['status']['config'];
+  /** Whether the search index can be written. */
+  searchable(): boolean;
   stopping(): boolean;
   isGuest(session: SessionRow): boolean;
   extendMcp: McpParts['extend'];
-  report(what: string, error: unknown): void;
+  report: Report;
 }
 
 export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door & { close(): Promise<void> }> {
@@ -174,11 +178,19 @@ export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door &
     report,
   });
   const streams = new Streams({ auth, now: () => clock.now(), after: (ms, work) => clock.after(ms, work) });
-  metrics.watch({ store, lag: () => bus.lag(), connections: () => ({ ws: sockets.size, sse: streams.size }) });
+  const loop = watchLoop();
+  metrics.watch({
+    store,
+    now: () => clock.now(),
+    loop,
+    searchable: parts.searchable,
+    lag: () => bus.lag(),
+    connections: () => ({ ws: sockets.size, sse: streams.size }),
+  });
   const history = createHistory({ store, bus, live, cursors, world, report });
   const routes = routesOf(operations);
   const answers = createRoutes({ dispatch, history, streams, metrics, table: routes, tools, invoker, version: listen.version, newId });
-  const http = createHttp({ auth, clients, routes, handlers: answers, report, ready: well });
+  const http = createHttp({ auth, clients, routes, handlers: answers, report, newId, ready: well });
   const mcp = createMcpDoor({
     store,
     auth,
@@ -220,6 +232,7 @@ export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door &
     adminToken,
     signInLink: () => signInUrl(auth.signInCode().code),
     async close() {
+      loop.close();
       forget();
       live.close();
       streams.close();

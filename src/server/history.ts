@@ -18,6 +18,7 @@ import type { SessionRow } from '../store/rows.ts';
 import { feedEnd } from './events.ts';
 import type { LiveRuns, Watcher } from './live-runs.ts';
 import { eventText, type Stream } from './sse.ts';
+import type { Report } from '../warn.ts';
 
 export interface HistoryParts {
   store: Store;
@@ -25,7 +26,7 @@ export interface HistoryParts {
   live: LiveRuns;
   cursors: Cursors;
   world(): World;
-  report(what: string, error: unknown): void;
+  report: Report;
 }
 
 export interface Wish {

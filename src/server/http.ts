@@ -12,6 +12,7 @@ import { httpFailure } from './failure.ts';
 import { readQuery } from './query.ts';
 import type { HttpCall, Handlers } from './routes.ts';
 import type { TokenClients } from './token-clients.ts';
+import type { Report } from '../warn.ts';
 
 export interface HttpParts {
   auth: Auth;
@@ -20,7 +21,8 @@ export interface HttpParts {
   handlers: Handlers;
   clients: TokenClients;
   /** Reports an internal failure to the operator; the client never sees it. */
-  report(what: string, error: unknown): void;
+  report: Report;
+  newId(): string;
   ready(): boolean;
 }
 
@@ -50,7 +52,11 @@ export function createHttp(parts: HttpParts): Http {
   const app = new Hono<Env>();
   app.use(secureHeaders({ strictTransportSecurity: false, contentSecurityPolicy: { defaultSrc: ["'self'"], frameAncestors: ["'none'"] } }));
   app.onError((thrown, c) => {
-    if (!(thrown instanceof InterlaneError)) parts.report(`${c.req.method} request`, thrown);
+    if (thrown instanceof InterlaneError) return failed(c, thrown);
+    // The client can name this id to the operator, whose log has it.
+    const request = parts.newId();
+    parts.report(`${c.req.method} request`, thrown, { request });
+    c.header('x-request-id', request);
     return failed(c, thrown);
   });
   app.notFound((c) => failed(c, new InterlaneError('ROUTE_NOT_FOUND', 'there is nothing here')));

@@ -18,6 +18,7 @@ import { httpFailure } from './failure.ts';
 import type { Remote } from './http.ts';
 import { checkShape } from './json.ts';
 import type { TokenClients } from './token-clients.ts';
+import type { Report } from '../warn.ts';
 
 export interface McpParts {
   store: Store;
@@ -31,7 +32,7 @@ export interface McpParts {
   /** Whether a session takes its own turns. */
   isGuest(session: SessionRow): boolean;
   /** Reports an internal failure to the operator; the client never sees it. */
-  report(what: string, error: unknown): void;
+  report: Report;
   /** For tests: more than our own tools, on the same stack. */
   extend?: ((server: McpServer) => void) | undefined;
 }
@@ -127,7 +128,7 @@ export function createMcpDoor(parts: McpParts): McpDoor {
         } catch (thrown) {
           if (signal.aborted) throw thrown;
           if (ended.aborted) return refused(ended.reason as InterlaneError);
-          parts.report(`tool ${tool}`, thrown);
+          parts.report(`tool ${tool}`, thrown, { session: session.key, request: idempotencyKey });
           return refused(new InterlaneError('INTERNAL', 'call failed inside the gateway; its log says why'));
         }
       },

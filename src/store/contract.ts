@@ -104,6 +104,13 @@ export interface WriteOptions {
   by?: string | undefined;
 }
 
+export interface StoreLoad {
+  /** Of the log that is not yet part of the database file. */
+  walBytes: number;
+  /** Pages that wait for their turn at the reader, and pages that it is answering. */
+  reads: { waiting: number; active: number };
+}
+
 export interface Store<Event extends { pos: number } = FeedEvent> {
   /** Resolves after the commit. Rejects with what the body threw, or with a store error when nothing is known to be written. */
   write<Args, R>(command: Command<Args, R, Event>, args: Args, options?: WriteOptions): Promise<R>;
@@ -112,6 +119,8 @@ export interface Store<Event extends { pos: number } = FeedEvent> {
    * its pace: it stops between statements once the client is gone, and clients take turns.
    */
   read<Args, R>(query: ReadQuery<Args, R>, args: Args, pace?: Pace): Promise<R>;
+  /** How busy it is now. */
+  load(): StoreLoad;
   /** Every committed event of every gateway, in feed order, each once. Returns the undo. */
   follow(listener: (events: Event[]) => void): () => void;
   close(): Promise<void>;

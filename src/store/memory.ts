@@ -111,6 +111,7 @@ export function memoryStore<Event extends { pos: number } = FeedEvent>({
         connection.database.exec('PRAGMA query_only = OFF');
       }
     },
+    load: () => ({ walBytes: 0, reads: { waiting: 0, active: 0 } }),
     follow(listener) {
       listeners.add(listener);
       return () => void listeners.delete(listener);

@@ -59,5 +59,7 @@ export interface SearchIndex {
   /** Drops purged sessions. Resolves with true when nothing of them is left, with false if the caller must ask again later. */
   forget(sessionPks: number[]): Promise<boolean>;
   progress(): Promise<Progress>;
+  /** Why it cannot be written now; undefined if it can. */
+  trouble(): string | undefined;
   close(): Promise<void>;
 }

@@ -14,6 +14,7 @@ import { sessionsPage } from '../../src/sessions/pages.ts';
 import { partyOfRow } from '../../src/engine/policy.ts';
 import { purgeSome } from '../../src/engine/retention.ts';
 import { closeSession, resetSession } from '../../src/engine/sessions.ts';
+import { systemClock } from '../../src/clock.ts';
 import { InterlaneError } from '../../src/errors.ts';
 import { Connection } from '../../src/store/sqlite/database.ts';
 import { compileWorld } from '../../src/rules/decide.ts';
@@ -183,6 +184,8 @@ export function openIndex({ inside, stateDir }: Has & { stateDir: string }, kind
     store: inside.store(),
     path: kind === 'memory' ? inMemory : join(stateDir, searchName),
     failed: (error) => failures.push(error),
+    recovered: () => {},
+    after: (ms, work) => systemClock.after(ms, work),
     timeline: timelineName,
     ...(kind === 'thread' ? { threadAfter: -1 } : {}),
   });

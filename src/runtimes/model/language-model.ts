@@ -8,6 +8,7 @@ import type { Choice } from './choice.ts';
 import type { Models } from './models.ts';
 import { quote, recapRequest, systemPrompt, type Setting } from '../../wording.ts';
 import { modelMessages, summaryMessages } from './prompt.ts';
+import type { Warn } from '../../warn.ts';
 
 export interface LanguageModelParts {
   /** The models of the current config. */
@@ -17,7 +18,7 @@ export interface LanguageModelParts {
   sleep(ms: number, signal: AbortSignal): Promise<void>;
   /** Runs work after a while; returns the undo. */
   after(ms: number, work: () => void): () => void;
-  warn(message: string): void;
+  warn: Warn;
 }
 
 const attempts = 4;
@@ -31,10 +32,12 @@ const levels = { off: 'none', minimal: 'minimal', low: 'low', medium: 'medium', 
 export function languageModel(parts: LanguageModelParts): Model {
   const speak = async (request: StepRequest, live: StepLive, call: ModelCall): Promise<StepResult> => {
     const models = parts.models(); // the same for every attempt, even if the config changes in the meantime
+    const about = { run: request.runId, session: request.sessionKey };
     let failure: unknown;
     const choices = models.choices(request.agentId, request.settings.model);
     for (const [index, choice] of choices.entries()) {
-      if (index > 0) parts.warn(`model ${choices[index - 1]!.ref} failed (${plainReason(models, failure)}); trying ${choice.ref} instead`);
+      if (index > 0)
+        parts.warn(`model ${choices[index - 1]!.ref} failed (${plainReason(models, failure)}); trying ${choice.ref} instead`, about);
       for (let attempt = 1; attempt <= attempts; attempt++) {
         try {
           return await onceAsItThinks({ ...parts, models: () => models }, choice, request, live, call);
@@ -48,6 +51,7 @@ export function languageModel(parts: LanguageModelParts): Model {
           const pause = pauseMs(thrown, attempt);
           parts.warn(
             `model ${choice.ref} failed (${statusOf(thrown)}); retrying in ${pause / 1_000} s, attempt ${attempt + 1} of ${attempts}`,
+            about,
           );
           await parts.sleep(pause, live.signal);
         }
@@ -100,7 +104,10 @@ async function onceAsItThinks(
   const result = await once(parts, choice, request, live, call);
   // The request works without the level, so the level was the problem.
   models.refuseThinking(choice.ref, level);
-  parts.warn(`model ${choice.ref} refuses the thinking level "${level}"; requests omit it now`);
+  parts.warn(`model ${choice.ref} refuses the thinking level "${level}"; requests omit it now`, {
+    run: request.runId,
+    session: request.sessionKey,
+  });
   return result;
 }
 

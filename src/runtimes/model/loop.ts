@@ -80,6 +80,7 @@ async function requestOf(turn: Turn, model: Model, invoker: Invoker): Promise<St
   const { session, prompt, settings } = await turn.look(model.promptEntries);
   return {
     agentId: turn.agentId,
+    runId: turn.runId,
     sessionKey: turn.sessionKey,
     prompt,
     tools: await invoker.toolsFor(session, turn),

@@ -6,6 +6,8 @@ import type { RecapFocus, Tool } from '../../tools/define.ts';
 
 export interface StepRequest {
   agentId: string;
+  /** The run whose step it is, if it is one's. */
+  runId?: string;
   sessionKey: string;
   prompt: PromptMessage[];
   /** The tools of this session. Every attempt reads them again, so this must not be an iterator. */

@@ -1,3 +1,4 @@
+import { systemClock } from '../../clock.ts';
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -38,6 +39,8 @@ function opened() {
       store,
       path: join(directory, searchName),
       failed: (error) => failures.push(error),
+      recovered: () => {},
+      after: (ms, work) => systemClock.after(ms, work),
       // oxlint-disable-next-line require-yield -- known without a look at the store
       *timeline() {
         return history.timeline;
@@ -386,7 +389,13 @@ describe('the index', () => {
 
   it('reads a store in memory, too', async () => {
     const store = memoryStore<{ pos: number }>();
-    const index = new SqliteSearch({ store, path: inMemory, failed: expect.unreachable });
+    const index = new SqliteSearch({
+      store,
+      path: inMemory,
+      failed: expect.unreachable,
+      recovered: expect.unreachable,
+      after: () => expect.unreachable(),
+    });
     onTestFinished(async () => {
       await index.close();
       await store.close();

@@ -1,6 +1,7 @@
 // The search index of one gateway: feed of the store → words in a file beside it → proposed entries → what the caller may read of them.
 // The index is derived. What is shown, counted and ranked is read from the store, so an index that is wrong or late gives no wrong answer.
 import { setImmediate as tick, setTimeout as sleep } from 'node:timers/promises';
+import { reasonOf } from '../../errors.ts';
 import type { Pace } from '../../pace.ts';
 import { statementBytes, type Store } from '../contract.ts';
 import { nextPiece, searchedEntries, type Place, type Timeline } from '../search-feed.ts';
@@ -13,8 +14,12 @@ export interface SearchParts {
   store: Pick<Store, 'read'>;
   /** The file of the index, or `:memory:` for one that ends with the process. */
   path: string;
-  /** Called once if the index cannot be written. It then stays as it is until the next start. */
+  /** Called when the index can no longer be written. It is tried again after pauses that grow. */
   failed(error: unknown): void;
+  /** Called when it can be written again. */
+  recovered(): void;
+  /** Does the work after a delay. Returns the undo. */
+  after(ms: number, work: () => void): () => void;
   /** More entries than this in one piece start the thread. */
   threadAfter?: number;
   /** Which history of the store the positions of its feed belong to. */
@@ -33,6 +38,10 @@ const slicePages = 16;
 /** Between two looks at the feed: while much is written, the index gets fewer and larger pieces. */
 const restMs = 50;
 
+/** After a failure, such as a full disk: the pause doubles up to a minute. */
+const firstRetryMs = 1_000;
+const longestRetryMs = 60_000;
+
 const pageEntries = 128;
 const windowEntries = 1000;
 const windowChars = 4 * 1024 * 1024;
@@ -48,7 +57,10 @@ export class SqliteSearch implements SearchIndex {
   private reading = false;
   /** Something was written since the last look at the feed. */
   private woken = false;
-  private broken = false;
+  /** Why it could not be written the last time, and how often in a row. */
+  private broken: { why: string; times: number } | undefined;
+  /** While it is broken, until the next attempt. */
+  private cancelRetry: (() => void) | undefined;
   /** The last of the steps that write; the next one waits for it. */
   private last: Promise<unknown> = Promise.resolve();
   /** While the thread puts another file in the place of this one. */
@@ -63,9 +75,13 @@ export class SqliteSearch implements SearchIndex {
   wake(): void {
     if (this.over) return;
     this.woken = true;
-    if (this.reading) return;
+    if (this.reading || this.cancelRetry) return;
     this.reading = true;
     this.feeding = this.readFeed().catch((thrown: unknown) => this.fail(thrown));
+  }
+
+  trouble(): string | undefined {
+    return this.broken?.why;
   }
 
   /** Reads one piece of what it has not read yet. */
@@ -110,7 +126,7 @@ export class SqliteSearch implements SearchIndex {
   /** Waits for the piece that is being written: it may have words of these sessions that were read before the purge. */
   forget(sessionPks: number[]): Promise<boolean> {
     return this.alone(async () => {
-      if (this.over) return false;
+      if (this.over || this.cancelRetry) return false;
       const written = await this.write({ forget: sessionPks });
       if (written === 'damaged') await this.step(piece); // makes it anew, from what the store has left
       return written !== 'over';
@@ -122,6 +138,7 @@ export class SqliteSearch implements SearchIndex {
 
   async close(): Promise<void> {
     this.ending.abort();
+    this.cancelRetry?.();
     await this.thread?.close();
     await this.last.catch(() => {});
     await this.feeding;
@@ -129,14 +146,14 @@ export class SqliteSearch implements SearchIndex {
   }
 
   private get over(): boolean {
-    return this.broken || this.ending.signal.aborted;
+    return this.ending.signal.aborted;
   }
 
   private async readFeed(): Promise<void> {
     const { signal } = this.ending;
-    while (this.woken && !this.over) {
+    while (this.woken && !this.over && !this.cancelRetry) {
       this.woken = false;
-      for (let slices = 0, more = true; more && !this.over; slices++) {
+      for (let slices = 0, more = true; more && !this.over && !this.cancelRetry; slices++) {
         const inSlices = this.parts.path === inMemory || (!this.thread && slices < mostSlices);
         more = await this.alone(() => this.step(inSlices ? slice : piece));
       }
@@ -153,6 +170,10 @@ export class SqliteSearch implements SearchIndex {
     if (!anew && from?.pos === to.pos && from.below === to.below) return false;
     const add = rows.map((row) => ({ ...row, text: row.text.slice(0, longestText) }));
     const written = await this.write({ add, to, anew });
+    if (written === 'done' && this.broken) {
+      this.broken = undefined;
+      this.parts.recovered();
+    }
     return written === 'damaged' || (written === 'done' && more);
   }
 
@@ -193,10 +214,20 @@ export class SqliteSearch implements SearchIndex {
     return done;
   }
 
+  /** What could not be written is still in the store, so it is read again from the place that was reached. */
   private fail(thrown: unknown): void {
-    if (this.over) return;
-    this.broken = true;
-    this.parts.failed(thrown);
+    this.reading = false;
+    if (this.over || this.cancelRetry) return;
+    if (!this.broken) this.parts.failed(thrown);
+    const times = (this.broken?.times ?? 0) + 1;
+    this.broken = { why: reasonOf(thrown), times };
+    this.file.close();
+    void this.thread?.close();
+    this.thread = undefined;
+    this.cancelRetry = this.parts.after(Math.min(firstRetryMs * 2 ** (times - 1), longestRetryMs), () => {
+      this.cancelRetry = undefined;
+      this.wake();
+    });
   }
 }
 

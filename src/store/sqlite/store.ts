@@ -1,5 +1,6 @@
 // The SQLite store: commands of a tick share one commit; the order of one principal in = commit order = resolve
 // order = publish order.
+import { statSync } from 'node:fs';
 import { InterlaneError } from '../../errors.ts';
 import {
   complete,
@@ -12,6 +13,7 @@ import {
   type Query,
   type ReadQuery,
   type Store,
+  type StoreLoad,
   type WriteOptions,
 } from '../contract.ts';
 import type { FeedEvent } from '../../protocol/event.ts';
@@ -149,6 +151,12 @@ export class SqliteStore<Event extends { pos: number } = FeedEvent> implements S
       if (isQuery(ask)) return one(ask);
       throw readonly(query.name);
     });
+  }
+
+  load(): StoreLoad {
+    const { waiting = 0, active = 0 } = this.reader ?? {};
+    const path = this.closed ? null : this.writer.database.location();
+    return { walBytes: statSync(`${path}-wal`, { throwIfNoEntry: false })?.size ?? 0, reads: { waiting, active } };
   }
 
   follow(listener: (events: Event[]) => void): () => void {

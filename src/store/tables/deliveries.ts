@@ -195,6 +195,11 @@ export function* openCounts(t: Reading): Body<Record<'pending' | 'unknown' | 'de
   };
 }
 
+/** When the oldest delivery in a state was made. */
+export function* oldest(t: Reading, state: 'pending' | 'sending' | 'unknown'): Body<number | undefined> {
+  return (yield* t.one<{ at: number }>('SELECT first_at AS at FROM deliveries WHERE state = ? ORDER BY pk LIMIT 1', state))?.at;
+}
+
 export function someOf(t: Reading, sessionPk: number, limit: number): Body<{ pk: number; dest_key: string; head: number }[]> {
   return t.all<{ pk: number; dest_key: string; head: number }>(
     'SELECT pk, dest_key, head FROM deliveries WHERE session_pk = ? ORDER BY pk LIMIT ?',

@@ -16,6 +16,15 @@ export function openIn(t: Reading, lane: string): Body<OfferRow | undefined> {
   return t.one<OfferRow>(`SELECT * FROM offers WHERE lane = ? AND state IN ('open', 'taken') ORDER BY run_pk LIMIT 1`, lane);
 }
 
+/** Joins: runs. Since when the oldest offer is open or taken. */
+export function* oldest(t: Reading, state: 'open' | 'taken'): Body<number | undefined> {
+  return (yield* t.one<{ at: number }>(
+    `SELECT coalesce(offers.taken_at, runs.queued_at) AS at FROM offers JOIN runs ON runs.pk = offers.run_pk
+     WHERE offers.state = ? ORDER BY offers.run_pk LIMIT 1`,
+    state,
+  ))?.at;
+}
+
 export function due(t: Reading, now: number, limit: number): Body<OfferRow[]> {
   return t.all<OfferRow>('SELECT * FROM offers WHERE due_at <= ? ORDER BY due_at, run_pk LIMIT ?', now, limit);
 }

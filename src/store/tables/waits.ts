@@ -26,6 +26,13 @@ export function forTarget(t: Reading, kind: WaitRow['target_kind'], pk: number, 
   );
 }
 
+/** Joins: runs. When the run of the oldest wait was queued. */
+export function* oldest(t: Reading): Body<number | undefined> {
+  return (yield* t.one<{ at: number }>(
+    'SELECT runs.queued_at AS at FROM waits JOIN runs ON runs.pk = waits.run_pk WHERE waits.answer IS NULL ORDER BY waits.pk LIMIT 1',
+  ))?.at;
+}
+
 export function due(t: Reading, now: number, limit: number): Body<WaitRow[]> {
   return t.all<WaitRow>('SELECT * FROM waits WHERE due_at <= ? AND answer IS NULL ORDER BY due_at, pk LIMIT ?', now, limit);
 }
