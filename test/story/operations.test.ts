@@ -53,6 +53,7 @@ describe('every operation', () => {
     await ask('sessions.patch', { key: 'plans', sendPolicy: null });
     await ask('sessions.describe', { key: 'plans', includeLastMessage: true });
     await ask('sessions.describe', { key: 'agent:ana:nobody' });
+    await ask('sessions.lives', { key: 'plans' });
     await ask('sessions.resolve', { label: 'Plans' });
     await ask('sessions.resolve', { label: 'nothing', allowMissing: true });
     await ask('sessions.create', { key: 'agent:bo:plans', label: 'Plans' });

@@ -6,7 +6,10 @@ import { started } from '../harness/terminal.ts';
 it('pinned sessions come first in lists and pages of lists, and can be listed alone', async () => {
   const gw = await testGateway({ listen: true, caller: 'agent:main:main', config: { tools: { sessions: { visibility: 'agent' } } } });
   const names = ['a', 'b', 'c', 'd', 'e', 'f'];
-  for (const name of names) await gw.tell(`agent:main:${name}`, 'hello', { taint: name === 'd' ? 3 : 0 });
+  for (const name of names) {
+    gw.clock.jump(1_000);
+    await gw.tell(`agent:main:${name}`, 'hello', { taint: name === 'd' ? 3 : 0 });
+  }
   expect(await gw.call('sessions.patch', { key: 'b', pinned: true })).toMatchObject({ changed: true, entry: { pinned: true } });
   expect(await gw.call('sessions.patch', { key: 'b', pinned: true })).toMatchObject({ changed: false });
   for (const key of ['d', 'a']) await gw.call('sessions.patch', { key, pinned: true });
