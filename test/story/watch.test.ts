@@ -91,7 +91,7 @@ it('a log line about a request, a run or a session has its id', async () => {
   const { read } = store;
   let failing = true;
   store.read = (query, args, pace) => {
-    if (!failing || query.name !== 'require session')
+    if (!failing || query.name !== 'history page')
       return read.call(store, query, args, pace) as ReturnType<typeof read<typeof args, never>>;
     return Promise.reject(new TypeError('a bug'));
   };
