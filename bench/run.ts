@@ -2,9 +2,11 @@
 const words = process.argv.slice(2);
 if (words[0] === '--child') await child(words[1]!, words.slice(2));
 else {
-  const unknown = words.filter((word) => !['rules', 'engine', 'gateway', 'models', 'memory', '--full'].includes(word));
+  const unknown = words.filter((word) => !['rules', 'engine', 'gateway', 'models', 'memory', 'stretch', '--full'].includes(word));
   if (unknown.length > 0) {
-    process.stderr.write(`bench does not know ${unknown.join(', ')}; it takes rules, engine, gateway, models, memory and --full\n`);
+    process.stderr.write(
+      `bench does not know ${unknown.join(', ')}; it takes rules, engine, gateway, models, memory, stretch and --full\n`,
+    );
     process.exitCode = 2;
   } else {
     const named = words.filter((word) => word !== '--full');
@@ -14,6 +16,7 @@ else {
     if (wanted('gateway')) await (await import('./gateway.ts')).benchGateway();
     if (wanted('models')) await (await import('./models.ts')).benchModels();
     if (wanted('memory')) await (await import('./memory.ts')).benchMemory();
+    if (wanted('stretch')) await (await import('./stretch.ts')).benchStretch();
   }
 }
 
