@@ -3,10 +3,10 @@ import { createCipheriv, createDecipheriv, createHash, hkdfSync, type Cipheriv, 
 import { InterlaneError } from './errors.ts';
 
 /** What a position counts. A cursor of one kind cannot be read as another. The numbers are part of the format. */
-const kinds = { feed: 1, sessions: 2, runs: 3, older: 4, newer: 5, now: 6 } as const;
+const kinds = { feed: 1, sessions: 2, runs: 3, older: 4, newer: 5, now: 6, deliveries: 7 } as const;
 type Kind = Exclude<keyof typeof kinds, 'now'>;
 /** Pages of a list. */
-type ListKind = 'sessions' | 'runs';
+type ListKind = 'sessions' | 'runs' | 'deliveries';
 /** In a transcript: the page before a message, or the messages after one. */
 type PlaceKind = 'older' | 'newer';
 

@@ -48,7 +48,6 @@ export interface Parts {
   bus: Bus;
   engine: Engine;
   invoker: Invoker;
-  outbox: Outbox;
 }
 
 export async function assemble(initial: Config, options: GatewayOptions): Promise<{ gateway: Gateway; parts: Parts }> {
@@ -275,7 +274,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
     close,
     ...(door ? { server: door } : {}),
   };
-  return { gateway, parts: { current, store, bus, engine, invoker, outbox } };
+  return { gateway, parts: { current, store, bus, engine, invoker } };
 }
 
 interface Opened {

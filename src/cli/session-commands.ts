@@ -1,7 +1,8 @@
 // The commands on sessions of a running gateway: chat, sessions, history, send, wait, tail, runs, deliveries, agents.
-import type { Command } from 'commander';
+import { Option, type Command } from 'commander';
 import type { ChatFlags } from './chat.ts';
 import { asking, duration, number, someOf, timeoutOption, type ClientCommand } from './command.ts';
+import type { DeliveriesFlags, ResendFlags, SettleFlags } from './deliveries.ts';
 import type { ReachFlags } from './reach.ts';
 import type { SendFlags, WaitFlags } from './send.ts';
 import type { HistoryFlags, NewFlags, RunsFlags, SessionsFlags } from './sessions.ts';
@@ -90,6 +91,32 @@ export function sessionCommands(root: Command, terminal: Terminal, outcome: { st
     .action(
       asking(terminal, async (client, flags: ReachFlags & RunsFlags, session: string | undefined) =>
         (await import('./sessions.ts')).runs(terminal, client, session, flags),
+      ),
+    );
+
+  const outgoing = ['pending', 'sending', 'sent', 'failed', 'unknown', 'dead'];
+  const deliveries = client(root, 'deliveries [session]', 'deliveries.list', 'list messages to channels, newest first')
+    .addOption(someOf('--state <states>', 'only deliveries in these states, separated by commas', outgoing))
+    .option('--limit <number>', 'at most N', number(1, 10_000), 50)
+    .action(
+      asking(terminal, async (client, flags: ReachFlags & DeliveriesFlags, session: string | undefined) =>
+        (await import('./deliveries.ts')).deliveries(terminal, client, session, flags),
+      ),
+    );
+  client(deliveries, 'resend <delivery>', 'deliveries.resend', 'send a message again that failed or whose outcome is unknown')
+    .option('--attempts <number>', 'the attempts that you saw; if there were more since, nothing is sent', number(0, 1_000_000))
+    .action(
+      asking(terminal, async (client, flags: ReachFlags & ResendFlags, delivery: string) =>
+        (await import('./deliveries.ts')).resend(terminal, client, delivery, flags),
+      ),
+    );
+  client(deliveries, 'settle <delivery>', 'deliveries.settle', 'settle a message whose outcome is unknown; it is not sent again')
+    .addOption(
+      new Option('--as <outcome>', 'whether it arrived (sent) or is given up (failed)').choices(['sent', 'failed']).makeOptionMandatory(),
+    )
+    .action(
+      asking(terminal, async (client, flags: ReachFlags & SettleFlags, delivery: string) =>
+        (await import('./deliveries.ts')).settle(terminal, client, delivery, flags),
       ),
     );
 

@@ -4,21 +4,10 @@ import type { Current } from '../engine/flow.ts';
 import type { Channel } from '../channels/channel.ts';
 import { untilAborted } from '../abort.ts';
 import { reasonOf } from '../errors.ts';
-import type { DeliveryState, DeliveryView } from '../protocol/delivery.ts';
 import { searchOf } from '../rules/hooks.ts';
 import type { Store } from '../store/contract.ts';
 import type { DeliveryRow } from '../store/rows.ts';
-import {
-  beginSending,
-  dueTexts,
-  listDeliveries,
-  nextPending,
-  orphanSending,
-  resendDelivery,
-  settleDelivery,
-  settleUnknown,
-  type Settlement,
-} from './deliveries.ts';
+import { beginSending, dueTexts, nextPending, orphanSending, settleDelivery, type Settlement } from './deliveries.ts';
 import type { Warn } from '../warn.ts';
 
 export interface OutboxParts {
@@ -68,21 +57,6 @@ export class Outbox {
     });
     this.running = true;
     this.look();
-  }
-
-  /** An operator sends a delivery with an unknown outcome again, under the same id. */
-  resend(deliveryId: string): Promise<DeliveryView> {
-    return this.parts.store.write(resendDelivery, { deliveryId, now: this.parts.clock.now() });
-  }
-
-  /** An operator settles a delivery with an unknown outcome: it arrived, or it is given up. */
-  settle(deliveryId: string, as: 'sent' | 'failed'): Promise<DeliveryView> {
-    return this.parts.store.write(settleUnknown, { deliveryId, as, now: this.parts.clock.now() });
-  }
-
-  /** Deliveries in one state, newest first; `next` of a page is `before` of the one after it. */
-  list(args: { state: DeliveryState; before?: number; limit?: number }): Promise<{ deliveries: DeliveryView[]; next?: number }> {
-    return this.parts.store.read(listDeliveries, args);
   }
 
   /** Deliveries in progress may finish during the grace period. */

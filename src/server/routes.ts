@@ -152,6 +152,17 @@ export function createRoutes(parts: RoutesParts): Handlers {
       );
     },
 
+    'GET /deliveries': async (http) =>
+      json(await dispatch.do('deliveries.list', http.query(routes['GET /deliveries'].query), callOf(http))),
+    'POST /deliveries/{id}/resend': async (http) => {
+      const body = await http.body(routes['POST /deliveries/{id}/resend'].body);
+      return json(await dispatch.do('deliveries.resend', { ...body, deliveryId: http.named.decoded }, callOf(http)));
+    },
+    'POST /deliveries/{id}/settle': async (http) => {
+      const body = await http.body(routes['POST /deliveries/{id}/settle'].body);
+      return json(await dispatch.do('deliveries.settle', { ...body, deliveryId: http.named.decoded }, callOf(http)));
+    },
+
     'POST /tools/invoke': async (http) => invoke(http, await http.body(routes['POST /tools/invoke'].body)),
     'POST /tools/{name}': async (http) => {
       const { query, body } = routes['POST /tools/{name}'];

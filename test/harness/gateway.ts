@@ -190,7 +190,7 @@ export class TestGateway implements AsyncDisposable {
   /** What only the harness and tests of the inside use. */
   get inside(): Inside {
     if (!this.parts) throw new Error('the gateway is not started');
-    return insideOf(this.parts);
+    return insideOf(this.parts, () => this.now());
   }
 
   // Time --------------------------------------------------------------------------------------------------------------

@@ -10,6 +10,8 @@ import { onTestFinished } from 'vitest';
 import { setImmediate as tick } from 'node:timers/promises';
 import { Config } from '../../src/config/schema.ts';
 import { beginSending } from '../../src/delivery/deliveries.ts';
+import { deliveriesPage, resendDelivery, settleUnknown, type DeliveriesWish } from '../../src/delivery/operate.ts';
+import type { DeliveryView } from '../../src/protocol/delivery.ts';
 import { sessionsPage } from '../../src/sessions/pages.ts';
 import { partyOfRow } from '../../src/engine/policy.ts';
 import { purgeSome } from '../../src/engine/retention.ts';
@@ -51,10 +53,16 @@ export interface Inside {
   closeSession(key: string, to: 'archived' | 'deleted', force: boolean): ReturnType<Parts['engine']['closeSession']>;
   toolsFor(sessionPk: number): Promise<Tool[]>;
   callAs: Parts['invoker']['callAs'];
-  deliveries: Pick<Parts['outbox'], 'list' | 'resend' | 'settle'>;
+  deliveries: {
+    list(wish: Partial<DeliveriesWish>): Promise<{ deliveries: DeliveryView[]; next: number | undefined }>;
+    resend(deliveryId: string, attempts?: number): Promise<{ changed: boolean; delivery: DeliveryView }>;
+    settle(deliveryId: string, as: 'sent' | 'failed'): Promise<{ changed: boolean; delivery: DeliveryView }>;
+  };
 }
 
-export function insideOf({ store, engine, bus, outbox, invoker }: Parts): Inside {
+const operator = { level: 'RESTRICTED' as const, sends: false };
+
+export function insideOf({ store, engine, bus, invoker, current }: Parts, clock: () => number): Inside {
   return {
     store: () => store,
     read: (query, args) => store.read(query, args),
@@ -70,7 +78,11 @@ export function insideOf({ store, engine, bus, outbox, invoker }: Parts): Inside
     closeSession: (key, to, force) => engine.closeSession(key, to, force),
     callAs: (sessionPk, call, pace) => invoker.callAs(sessionPk, call, pace),
     toolsFor: (sessionPk) => invoker.toolsFor(sessionPk),
-    deliveries: outbox,
+    deliveries: {
+      list: (wish) => store.read(deliveriesPage({ world: current().world, viewer: { as: 'system' } }), { limit: 100, ...wish }),
+      resend: (deliveryId, attempts) => store.write(resendDelivery(current), { deliveryId, attempts, operator, now: clock() }),
+      settle: (deliveryId, as) => store.write(settleUnknown(current), { deliveryId, as, by: 'a test', operator, now: clock() }),
+    },
   };
 }
 

@@ -103,6 +103,18 @@ it('the corpus of HTTP', async () => {
   await ask('GET /runs/h4?wait=-1');
   await ask('PUT /runs/h4');
 
+  corpus.heading('deliveries');
+  await call('send', { to: 'ann', message: 'hi', idempotencyKey: 'd1' });
+  await gw.finished();
+  await gw.rows.addDeliveries('p', 2, 'unknown');
+  await ask('GET /deliveries?states=unknown&limit=1', { route: 'GET /deliveries' });
+  await ask('GET /deliveries?states=bogus');
+  await ask('POST /deliveries/p1/resend', { body: { attempts: 0 }, route: 'POST /deliveries/{id}/resend' });
+  await gw.finished();
+  await ask('POST /deliveries/p1/resend', { body: {} });
+  await ask('POST /deliveries/p2/settle', { body: { as: 'sent' }, route: 'POST /deliveries/{id}/settle' });
+  await ask('POST /deliveries/nobody/settle', { body: { as: 'sent' } });
+
   corpus.heading('tools');
   const { token: reader } = await call('tokens.create', { name: 'reader', scopes: ['operator.read'], level: 'INTERNAL' });
   const { token: bound } = await call('tokens.create', { name: 'bound', sessionKey: 'agent:main:project' });

@@ -145,6 +145,17 @@ it('the corpus of the websocket', async () => {
   await ask('runs.list', { key: 'agent:main:project', states: ['error'] });
   await ask('runs.list', { states: ['odd'] });
   await ask('runs.list', { key: 'nowhere' });
+  await gw.finished();
+  await gw.rows.addDeliveries('p', 2, 'unknown');
+  await ask('deliveries.list', { limit: 2 });
+  await ask('deliveries.resend', { deliveryId: 'p1', attempts: 0 });
+  await gw.finished();
+  await ask('deliveries.resend', { deliveryId: 'p1', attempts: 0 });
+  await ask('deliveries.settle', { deliveryId: 'p2', as: 'failed' });
+  await ask('deliveries.settle', { deliveryId: 'p2', as: 'sent' });
+  await ask('deliveries.list', { key: 'nowhere' });
+  await ask('deliveries.resend', { deliveryId: 'nobody' });
+  await ask('deliveries.settle', { deliveryId: 'nobody', as: 'sent' });
 
   corpus.heading('tools and rules');
   await ask('tools.invoke', { tool: 'sessions_list', args: { limit: 1 } });

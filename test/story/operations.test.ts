@@ -91,6 +91,11 @@ describe('every operation', () => {
     await ask('runs.list', { key: 'main', states: ['aborted', 'error'] });
 
     await ask('send', { to: 'you', message: 'hi', idempotencyKey: 's' });
+    await stage.finished();
+    await stage.rows.addDeliveries('u', 2, 'unknown');
+    expect((await ask('deliveries.list', { limit: 1 })).nextCursor).toBeDefined();
+    await ask('deliveries.resend', { deliveryId: 'u1' });
+    await ask('deliveries.settle', { deliveryId: 'u2', as: 'failed' });
     await ask('tools.invoke', { tool: 'agents_list' });
     await ask('tools.invoke', { tool: 'sessions_history', args: { sessionKey: 'nowhere' } });
     await ask('explain.route', { channel: 'loopback', peer: { kind: 'direct', id: 'you' } });

@@ -3,6 +3,7 @@ import type { OperationName } from '../../protocol/operations/all.ts';
 import { accessHandlers } from './access.ts';
 import { chatHandlers } from './chat.ts';
 import { createContext, type Handlers, type OperationParts } from './context.ts';
+import { deliveryHandlers } from './deliveries.ts';
 import { explainHandlers } from './explain.ts';
 import { sessionHandlers } from './sessions.ts';
 import { systemHandlers } from './system.ts';
@@ -14,6 +15,7 @@ export function createHandlers(parts: OperationParts): Handlers<OperationName> {
     ...systemHandlers(context),
     ...sessionHandlers(context),
     ...chatHandlers(context),
+    ...deliveryHandlers(context),
     ...toolHandlers(context),
     ...explainHandlers(context),
     ...accessHandlers(context),

@@ -175,9 +175,27 @@ export function* moveDue(t: Writing, byMs: number): Body<void> {
   yield* t.run(`UPDATE deliveries SET due_at = due_at + ?, first_at = first_at + ? WHERE state IN ('pending', 'sending')`, byMs, byMs);
 }
 
-/** Newest first. */
-export function inState(t: Reading, state: DeliveryState, before: number, limit: number): Body<DeliveryRow[]> {
-  return t.all<DeliveryRow>('SELECT * FROM deliveries WHERE state = ? AND pk < ? ORDER BY pk DESC LIMIT ?', state, before, limit);
+export type DeliveryOfSession = DeliveryRow & { session_key: string; session_id: string; session_agent: string; session_level: number };
+
+/** Joins: sessions. Newest first, strictly before a delivery: of one session, of some states, or all. */
+export function* pageBefore(
+  t: Reading,
+  before: number,
+  limit: number,
+  { sessionPk, states }: { sessionPk?: number | undefined; states?: readonly DeliveryState[] | undefined },
+): Body<DeliveryOfSession[]> {
+  const wanted = sessionPk !== undefined ? [sessionPk] : (states ?? []);
+  const where = sessionPk !== undefined ? 'session_pk = ? AND ' : states === undefined ? '' : 'state = ? AND ';
+  const params = where === '' ? [before] : wanted.flatMap((one) => [one, before]);
+  const select = `SELECT * FROM deliveries WHERE ${where}pk < ?`;
+  // A store merges these by pk and reads no further than the limit.
+  const selects = (where === '' ? [select] : wanted.map(() => select)).join(' UNION ALL ');
+  return yield* t.all<DeliveryOfSession>(
+    `SELECT page.*, sessions.key AS session_key, sessions.id AS session_id, sessions.agent AS session_agent, sessions.level AS session_level
+     FROM (${selects} ORDER BY pk DESC LIMIT ?) AS page JOIN sessions ON sessions.pk = page.session_pk ORDER BY page.pk DESC`,
+    ...params,
+    limit,
+  );
 }
 
 /** Deliveries that are not sent, by state; at most 100,000 of each count. */
