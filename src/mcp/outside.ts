@@ -8,6 +8,7 @@ import { outsideTool } from '../rules/tool-policy.ts';
 import type { Tool, ToolOutcome } from '../tools/define.ts';
 import type { OutsideTools } from '../tools/invoke.ts';
 import { largestAnswer } from '../tools/page.ts';
+import { plainLine } from '../wording.ts';
 import { connect, Refused, type Connection, type OutsideSettings } from './outside-connection.ts';
 import type { Warn } from '../warn.ts';
 
@@ -129,7 +130,7 @@ class OutsideServer {
       return Promise.reject(this.unavailable(`${this.trouble ?? 'is not reachable'}; retrying in ${Math.ceil(wait / 1_000)} s`));
     const opening = this.open().catch((thrown: unknown) => {
       const lastOutput = thrown instanceof Error && typeof thrown.cause === 'string' ? thrown.cause : '';
-      const why = `cannot be reached: ${plain(reasonOf(thrown))}`;
+      const why = `cannot be reached: ${plainLine(reasonOf(thrown))}`;
       if (this.opening === opening) this.failed(why, lastOutput);
       throw this.unavailable(why);
     });
@@ -174,7 +175,7 @@ class OutsideServer {
     this.failures++;
     this.notBefore = this.parts.clock.elapsed() + pause;
     this.trouble = why;
-    this.parts.warn(`mcp.servers.${this.name} ${why}${lastOutput === '' ? '' : `; its last output: ${plain(lastOutput)}`}`);
+    this.parts.warn(`mcp.servers.${this.name} ${why}${lastOutput === '' ? '' : `; its last output: ${plainLine(lastOutput)}`}`);
   }
 
   /** Gives up a connection that no longer works. */
@@ -188,7 +189,7 @@ class OutsideServer {
     try {
       this.take(await this.within(startMs, this.closed.signal, (signal) => connection.list(signal)));
     } catch (thrown) {
-      if (!(thrown instanceof Refused)) this.drop(connection, `did not list its tools: ${plain(reasonOf(thrown))}`);
+      if (!(thrown instanceof Refused)) this.drop(connection, `did not list its tools: ${plainLine(reasonOf(thrown))}`);
     }
   }
 
@@ -198,7 +199,7 @@ class OutsideServer {
     for (const one of listed) {
       const tool = taken.size < mostTools ? this.toolOf(one) : undefined;
       if (tool && !taken.has(tool.name)) taken.set(tool.name, tool);
-      else left.push(plain(one.name, 80));
+      else left.push(plainLine(one.name, 80));
     }
     if (left.length > 0)
       this.parts.warn(
@@ -216,7 +217,7 @@ class OutsideServer {
     const effect = known?.effect ?? this.settings.effect;
     return {
       name,
-      description: plain(description ?? given, longestDescription),
+      description: plainLine(description ?? given, longestDescription),
       params: z.record(z.string(), z.unknown()),
       schema,
       effect,
@@ -239,10 +240,11 @@ class OutsideServer {
         return { value: textOf(result), isError: result.isError === true };
       } catch (thrown) {
         signal.throwIfAborted();
-        if (thrown instanceof Refused) return failure('TOOL_FAILED', `server "${this.name}" refused the call: ${plain(thrown.message)}`);
+        if (thrown instanceof Refused)
+          return failure('TOOL_FAILED', `server "${this.name}" refused the call: ${plainLine(thrown.message)}`);
         const late = thrown instanceof Late;
         if (late) void this.check(connection);
-        else this.drop(connection, `failed in a call: ${plain(reasonOf(thrown))}`);
+        else this.drop(connection, `failed in a call: ${plainLine(reasonOf(thrown))}`);
         const what = late ? `did not answer in ${this.settings.timeoutSeconds} s` : 'was lost during the call';
         if (effect === 'once')
           return failure(
@@ -284,24 +286,14 @@ class Late extends Error {}
 
 const failure = (code: string, error: string): ToolOutcome => ({ value: { status: 'error', code, error }, isError: true });
 
-/** A server's text as one short line: without control characters and without the brackets of gateway lines. */
-function plain(text: string, longest = 300): string {
-  const line = text
-    // oxlint-disable-next-line no-control-regex -- these are what is taken out
-    .replace(/[\u0000-\u001F\u007F-\u009F\u2028\u2029]+/g, ' ')
-    .replace(/[⟦⟧]/g, '|')
-    .trim();
-  return line.length > longest ? `${line.slice(0, longest - 1)}…` : line;
-}
-
 /** A schema for a model: hints are shortened, deep parts removed. */
 function tame(value: unknown, depth: number): unknown {
-  if (typeof value === 'string') return plain(value, longestHint);
+  if (typeof value === 'string') return plainLine(value, longestHint);
   if (typeof value !== 'object' || value === null) return value;
   if (depth > 12) return {};
   if (Array.isArray(value)) return value.map((one) => tame(one, depth + 1));
   return Object.fromEntries(
-    Object.entries(value).flatMap(([name, one]) => (name === '$schema' ? [] : [[plain(name, longestHint), tame(one, depth + 1)]])),
+    Object.entries(value).flatMap(([name, one]) => (name === '$schema' ? [] : [[plainLine(name, longestHint), tame(one, depth + 1)]])),
   );
 }
 

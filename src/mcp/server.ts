@@ -1,7 +1,7 @@
 // A caller's tools → an MCP server. HTTP makes one for each request, stdio one for each connection.
 import { createMcpHandler, McpServer, type McpHttpHandler } from '@modelcontextprotocol/server';
 import { reasonOf } from '../errors.ts';
-import { stoppedOutside } from '../wording.ts';
+import { quote, quoteAll, stoppedOutside } from '../wording.ts';
 import { inputSchema, type Tool } from '../tools/define.ts';
 
 /** The tools of a caller, and how to call them. */
@@ -89,7 +89,13 @@ export function definitionOf(tool: Tool): ToolDefinition {
   let definition = definitions.get(tool);
   if (!definition) {
     const { name, description, effect, schema } = tool;
-    definition = { name, description, inputSchema: inputSchema(tool), readOnly: effect === 'pure', openWorld: schema !== undefined };
+    definition = {
+      name,
+      description: quote(description),
+      inputSchema: quoteAll(inputSchema(tool)),
+      readOnly: effect === 'pure',
+      openWorld: schema !== undefined,
+    };
     definitions.set(tool, definition);
   }
   return definition;

@@ -2,6 +2,7 @@
 // so that another thread can search before a transaction needs the answer.
 import type { RE2JS } from 're2js';
 import { reasonOf } from '../errors.ts';
+import { mapStrings } from './json-strings.ts';
 
 /**
  * `message`: the text itself. `result` of a tool: if it is JSON, the strings in it, decoded, at any depth. `arguments` of a call: the same,
@@ -18,8 +19,6 @@ const whole: Span = [-1, 0, 0];
 /** What came of one pattern. Undefined: it was not found. A pattern that failed must not let anything through. */
 export type Found = Span[] | { failed: string } | undefined;
 
-/** Deeper values are read as their JSON. */
-const mostDepth = 100;
 /** A string that is JSON itself is decoded, and the strings in it too, this often. */
 const mostNested = 4;
 
@@ -119,35 +118,4 @@ function piecesOf(value: unknown): string[] {
   const pieces: string[] = [];
   mapStrings(value, (text) => (pieces.push(text), text));
   return pieces;
-}
-
-/** A value of JSON with each of its strings changed: strings, numbers as text, and the names of fields, in the order of the document. */
-function mapStrings(value: unknown, change: (text: string, isName: boolean) => string, depth = 0): unknown {
-  switch (typeof value) {
-    case 'string':
-      return change(value, false);
-    case 'number':
-    case 'boolean': {
-      const text = String(value);
-      const changed = change(text, false);
-      return changed === text ? value : changed;
-    }
-    case 'object': {
-      if (value === null) return value;
-      if (depth >= mostDepth) return change(JSON.stringify(value), false);
-      if (Array.isArray(value)) return value.map((one) => mapStrings(one, change, depth + 1));
-      const fields = Object.entries(value).map(([name, one]) => [change(name, true), mapStrings(one, change, depth + 1)] as const);
-      const taken = new Map<string, number>();
-      return Object.fromEntries(fields.map(([name, one]) => [numbered(taken, name), one]));
-    }
-    default:
-      return value;
-  }
-}
-
-/** Two names that were redacted must not become one field. */
-function numbered(taken: Map<string, number>, name: string): string {
-  const before = taken.get(name) ?? 0;
-  taken.set(name, before + 1);
-  return before === 0 ? name : `${name} ${before + 1}`;
 }

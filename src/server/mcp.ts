@@ -4,7 +4,8 @@ import type { McpServer } from '@modelcontextprotocol/server';
 import { InterlaneError } from '../errors.ts';
 import type { CallerTools } from '../mcp/server.ts';
 import { frameLimits } from '../protocol/frame.ts';
-import { mcpInstructions } from '../wording.ts';
+import { guestToolNames } from '../protocol/tool.ts';
+import { mcpInstructions, quote } from '../wording.ts';
 import type { World } from '../rules/decide.ts';
 import { findSession } from '../sessions/find.ts';
 import type { Store } from '../store/contract.ts';
@@ -124,7 +125,9 @@ export function createMcpDoor(parts: McpParts): McpDoor {
         const callId = idempotencyKey === undefined ? parts.newId() : hash(`${caller.name}\n${idempotencyKey}`);
         try {
           const pace = client.pace(AbortSignal.any([signal, ended]));
-          return await invoker.callAs(session.pk, { tool, args, callId, by: 'session', ceiling: caller.level }, pace);
+          const answer = await invoker.callAs(session.pk, { tool, args, callId, by: 'session', ceiling: caller.level }, pace);
+          // A harness reads results without a prompt of ours around them. What a guest's own tools return has gateway lines of ours.
+          return guestToolNames.includes(tool) ? answer : { ...answer, text: quote(answer.text) };
         } catch (thrown) {
           if (signal.aborted) throw thrown;
           if (ended.aborted) return refused(ended.reason as InterlaneError);

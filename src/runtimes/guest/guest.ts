@@ -168,6 +168,7 @@ function inboxResult({ turn, open, stopped }: Inbox): Record<string, unknown> {
 
 function guestMessage({ provenance, text, context }: OfferedTurn['messages'][number]): { from: string; text: string; note?: string } {
   const from = senderName(provenance);
-  if (context === undefined) return { from, text };
-  return { from, text, note: typeof context === 'string' ? quote(context) : contextText(context) };
+  const said = { from, text: quote(text) };
+  if (context === undefined) return said;
+  return { ...said, note: typeof context === 'string' ? quote(context) : contextText(context) };
 }

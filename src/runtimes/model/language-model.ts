@@ -6,7 +6,7 @@ import { inputSchema, type Tool } from '../../tools/define.ts';
 import type { Model, StepLive, StepRequest, StepResult } from './model.ts';
 import type { Choice } from './choice.ts';
 import type { Models } from './models.ts';
-import { quote, recapRequest, systemPrompt, type Setting } from '../../wording.ts';
+import { quote, quoteAll, recapRequest, systemPrompt, type Setting } from '../../wording.ts';
 import { modelMessages, summaryMessages } from './prompt.ts';
 import type { Warn } from '../../warn.ts';
 
@@ -226,7 +226,7 @@ async function toolSet(tools: readonly Tool[]): Promise<ToolSet> {
   for (const tool of tools) {
     let definition = definitions.get(tool);
     if (!definition) {
-      definition = { description: quote(tool.description), inputSchema: jsonSchema(inputSchema(tool)) } as ToolSet[string];
+      definition = { description: quote(tool.description), inputSchema: jsonSchema(quoteAll(inputSchema(tool))) } as ToolSet[string];
       definitions.set(tool, definition);
     }
     set[tool.name] = definition;

@@ -6,8 +6,10 @@ import {
   contextText,
   gatewayLine,
   missingResult,
+  named,
   provenanceLine,
   quote,
+  quoteAll,
   summaryHeading,
   summaryRequest,
   withheldLine,
@@ -20,12 +22,13 @@ import {
 export function summaryMessages(prompt: PromptMessage[], request = summaryRequest): ModelMessage[] {
   const parts = prompt.map((message) => {
     if (message.role === 'user') return isFromUser(message) ? `${gatewayLine('User')}\n${userText(message)}` : userText(message);
-    if (message.role === 'toolResult') return `${gatewayLine(`Result of ${message.toolName ?? 'a tool'}`)}\n${quote(textOf(message))}`;
+    if (message.role === 'toolResult')
+      return `${gatewayLine(`Result of ${named(message.toolName ?? 'a tool')}`)}\n${quote(textOf(message))}`;
     const text = quote(textOf(message));
     const calls = message.content.filter((block) => block.type === 'toolCall');
     return [
       ...(text === '' && calls.length > 0 ? [] : [`${gatewayLine('You')}\n${text}`]),
-      ...calls.map((call) => `${gatewayLine(`You called ${call.name}`)}\n${quote(JSON.stringify(call.arguments))}`),
+      ...calls.map((call) => `${gatewayLine(`You called ${named(call.name)}`)}\n${quote(JSON.stringify(call.arguments))}`),
     ].join('\n');
   });
   return [{ role: 'user', content: [...parts, request].join('\n\n') }];
@@ -96,7 +99,7 @@ function assistantMessages(
       ...(silent ? [] : [{ type: 'text' as const, text }]),
       ...calls.map((call, idx) => {
         const providerOptions = message.callOptions?.[idx];
-        const part = { type: 'tool-call' as const, toolCallId: id(call.id), toolName: call.name, input: call.arguments };
+        const part = { type: 'tool-call' as const, toolCallId: id(call.id), toolName: call.name, input: quoteAll(call.arguments) };
         return providerOptions ? { ...part, providerOptions } : part;
       }),
     ],
