@@ -16,7 +16,7 @@ interface Waiting {
   reject(error: unknown): void;
 }
 
-/** Its rows leave at once, so its heap need not grow with the main one. */
+/** Its rows leave at once, so its heap need not grow with the main one. Flags of the process may not fit a thread, and it needs none. */
 const resourceLimits = { maxYoungGenerationSizeMb: 16 };
 
 export class ReaderThread {
@@ -24,12 +24,13 @@ export class ReaderThread {
   private readonly over: Promise<void>;
   private readonly waiting = new Map<number, Waiting>();
   private asked = 0;
+  private closing = false;
   /** False once the thread has ended, for whatever reason. */
   alive = true;
 
   constructor(path: string) {
     const file = import.meta.url.endsWith('.ts') ? './reader-worker.ts' : './reader-worker.js';
-    this.worker = new Worker(new URL(file, import.meta.url), { workerData: { path }, resourceLimits });
+    this.worker = new Worker(new URL(file, import.meta.url), { workerData: { path }, resourceLimits, execArgv: [] });
     this.worker.unref();
     let why = 'it ended';
     this.worker.on('error', (error) => (why = error instanceof Error ? error.message : String(error)));
@@ -54,6 +55,8 @@ export class ReaderThread {
   }
 
   async close(): Promise<void> {
+    this.closing = true;
+    this.worker.ref(); // a process with nothing else to do waits for the thread to close its connections
     if (this.alive) this.send({ stop: true });
     await this.over;
   }
@@ -65,7 +68,7 @@ export class ReaderThread {
   private receive(answer: FromReader): void {
     const asked = this.waiting.get(answer.id);
     this.waiting.delete(answer.id);
-    if (this.waiting.size === 0) this.worker.unref();
+    if (this.waiting.size === 0 && !this.closing) this.worker.unref();
     if (!asked) return;
     if ('error' in answer) asked.reject(unreadable(answer.error));
     else asked.resolve(answer.answers.map((table, index) => rowsOf(table, asked.queries[index]!)));
