@@ -3,7 +3,7 @@
 /** Lowest first. A part may import from the tiers below its own, and from nothing beside or above it. */
 export const tiers = [
   ['protocol'],
-  ['errors.ts', 'gaps.ts', 'abort.ts', 'finding.ts', 'warn.ts'],
+  ['errors.ts', 'gaps.ts', 'abort.ts', 'json-shape.ts', 'finding.ts', 'warn.ts'],
   ['clock.ts', 'cursor.ts', 'durations.ts', 'levels.ts', 'nearest.ts', 'pace.ts', 'round-robin.ts', 'there.ts'],
   ['rules', 'config', 'store', 'client'],
   ['events', 'wording.ts'],

@@ -1,7 +1,10 @@
 // One connection to an outside MCP server: a child process or an address → list, call, ping, close. Nothing it sends is trusted.
 import type { CallToolResult, PriorDiscovery, Tool } from '@modelcontextprotocol/client';
+import type { Clock } from '../clock.ts';
 import type { Config } from '../config/schema.ts';
+import type { Readable } from 'node:stream';
 import { reasonOf } from '../errors.ts';
+import { largestMessage, Meter, type MessageEnd } from './meter.ts';
 
 export type OutsideSettings = Config['mcp']['servers'][string];
 
@@ -20,16 +23,17 @@ export interface ConnectOptions {
   /** Covers the whole connecting. On abort a half-open connection is closed. */
   signal: AbortSignal;
   era: PriorDiscovery | undefined;
-  /** Called when the server is gone, with the end of a child process's standard error. */
-  onClose(lastOutput: string): void;
+  /** Called when the server is gone: what it did wrong, if we ended it, and the end of a child process's standard error. */
+  onClose(fault: string | undefined, lastOutput: string): void;
   onToolsChanged(): void;
+  clock: Clock;
 }
 
-/** The most bytes of one message: more than any result we accept, and little enough for memory. */
-const largestMessage = 8 * 1024 * 1024;
 /** A server that does not know `server/discover` may never answer it. */
 const probeMs = 3_000;
 const lastOutputLength = 500;
+/** After each piece of a child's standard error, the next is read this much later: the child waits, and we do not read for ever. */
+const outputPauseMs = 50;
 /** Disables the timeouts of the protocol library: callers set their own limits. */
 const noLimitMs = 2 ** 31 - 1;
 
@@ -37,7 +41,8 @@ const noLimitMs = 2 ** 31 - 1;
 export class Refused extends Error {}
 
 /** If connecting fails, settles only after the child process has ended. */
-export async function connect(settings: OutsideSettings, { signal, era, onClose, onToolsChanged }: ConnectOptions): Promise<Connection> {
+export async function connect(settings: OutsideSettings, options: ConnectOptions): Promise<Connection> {
+  const { signal, era, onClose, onToolsChanged, clock } = options;
   const { Client, ProtocolError, StreamableHTTPClientTransport } = await import('@modelcontextprotocol/client');
   const client = new Client(
     { name: 'interlane', version: '1' },
@@ -49,14 +54,35 @@ export async function connect(settings: OutsideSettings, { signal, era, onClose,
     },
   );
   let lastOutput = '';
+  let fault: string | undefined;
   let gone = () => {};
+  const meter = new Meter(() => clock.elapsed());
+  /** Puts a chunk through the meter. A server that sends too much is ended at once. */
+  const measured = (measure: (chunk: Uint8Array) => void) => (chunk: Uint8Array) => {
+    try {
+      measure(chunk);
+    } catch (thrown) {
+      if (fault === undefined) {
+        fault = reasonOf(thrown);
+        const tell = gone;
+        void close().catch(() => {});
+        tell();
+      }
+      throw thrown;
+    }
+  };
   // Important errors also fail a request or close the connection.
   Object.assign(client, { onclose: () => gone(), onerror: () => {} });
   const transport =
     settings.url === undefined
-      ? await childTransport(settings, (text) => (lastOutput = (lastOutput + text).slice(-lastOutputLength)))
-      : new StreamableHTTPClientTransport(new URL(settings.url), { requestInit: { headers: settings.headers }, fetch: limitedFetch });
-  const options = (until: AbortSignal) => ({ signal: until, timeout: noLimitMs });
+      ? await childTransport(settings, measured(meter.stream('line')), clock, (text) => {
+          lastOutput = (lastOutput + text).slice(-lastOutputLength);
+        })
+      : new StreamableHTTPClientTransport(new URL(settings.url), {
+          requestInit: { headers: settings.headers },
+          fetch: (url, init) => limitedFetch(url, init, (end, news) => measured(meter.stream(end, news))),
+        });
+  const limits = (until: AbortSignal) => ({ signal: until, timeout: noLimitMs });
   const close = async () => {
     gone = () => {};
     await client.close();
@@ -65,55 +91,88 @@ export async function connect(settings: OutsideSettings, { signal, era, onClose,
   const stop = () => void close().catch(() => {});
   signal.addEventListener('abort', stop, { once: true });
   try {
-    await client.connect(transport, { ...options(signal), ...(era ? { prior: era } : {}) });
+    await client.connect(transport, { ...limits(signal), ...(era ? { prior: era } : {}) });
     signal.throwIfAborted();
   } catch (thrown) {
     await close().catch(() => {});
-    throw lastOutput === '' ? thrown : new Error(reasonOf(thrown), { cause: lastOutput.trim() });
+    const why = fault === undefined ? thrown : new Error(`it ${fault}`);
+    throw lastOutput === '' ? why : new Error(reasonOf(why), { cause: lastOutput.trim() });
   } finally {
     signal.removeEventListener('abort', stop);
   }
-  gone = () => onClose(lastOutput.trim());
+  gone = () => onClose(fault, lastOutput.trim());
   const discovered = client.getDiscoverResult();
   const answered = async <T>(work: Promise<T>): Promise<T> => {
     try {
       return await work;
     } catch (thrown) {
+      if (fault !== undefined) throw new Error(`it ${fault}`, { cause: thrown });
       throw ProtocolError.isInstance(thrown) ? new Refused(thrown.message) : thrown;
     }
   };
   return {
     era: discovered ? { kind: 'modern', discover: discovered } : { kind: 'legacy' },
-    list: async (until) => (await answered(client.listTools(undefined, { ...options(until), cacheMode: 'refresh' }))).tools,
+    list: async (until) => (await answered(client.listTools(undefined, { ...limits(until), cacheMode: 'refresh' }))).tools,
     call: (name, args, key, until) =>
-      answered(client.callTool({ name, arguments: args, _meta: { 'interlane/idempotencyKey': key } }, options(until))),
+      answered(client.callTool({ name, arguments: args, _meta: { 'interlane/idempotencyKey': key } }, limits(until))),
     ping: async (until) => {
       // The newest protocol has no ping; any answer is enough.
-      await answered(discovered ? client.listTools(undefined, { ...options(until), cacheMode: 'bypass' }) : client.ping(options(until)));
+      await answered(discovered ? client.listTools(undefined, { ...limits(until), cacheMode: 'bypass' }) : client.ping(limits(until)));
     },
     close,
   };
 }
 
 /** The child gets a few harmless variables and what the config lists: never our own environment, which contains keys. */
-async function childTransport({ command, args, env }: OutsideSettings, onWords: (text: string) => void) {
+async function childTransport(
+  { command, args, env }: OutsideSettings,
+  measure: (chunk: Uint8Array) => void,
+  clock: Clock,
+  onWords: (text: string) => void,
+) {
   const { StdioClientTransport } = await import('@modelcontextprotocol/client/stdio');
   const transport = new StdioClientTransport({ command: command!, args, env, stderr: 'pipe', maxBufferSize: largestMessage });
-  transport.stderr?.on('data', (chunk: Buffer) => onWords(chunk.toString('utf8')));
+  // The library parses each line as it comes. Relies on a private field of its transport; a test covers it.
+  const { _readBuffer: buffer } = transport as unknown as { _readBuffer: { append(chunk: Buffer): void } };
+  const append = buffer.append.bind(buffer);
+  buffer.append = (chunk) => {
+    const { pid } = transport;
+    try {
+      measure(chunk);
+    } catch (thrown) {
+      // It has lost the right to a moment for its goodbye.
+      if (pid !== null) process.kill(pid, 'SIGKILL');
+      throw thrown;
+    }
+    append(chunk);
+  };
+  const stderr = transport.stderr as Readable | null;
+  stderr?.on('data', (chunk: Buffer) => {
+    onWords(chunk.subarray(-4 * lastOutputLength).toString('utf8'));
+    stderr.pause();
+    clock.after(outputPauseMs, () => stderr.resume());
+  });
   return transport;
 }
 
-/** Cuts off a response that is too large while it arrives. */
-async function limitedFetch(url: string | URL, init?: RequestInit): Promise<Response> {
+/** Measures a response while it arrives: an answer as a whole, a stream message by message. */
+async function limitedFetch(
+  url: string | URL,
+  init: RequestInit | undefined,
+  measureOf: (end: MessageEnd, news: boolean) => (chunk: Uint8Array) => void,
+): Promise<Response> {
   const response = await fetch(url, init);
-  // The stream of a GET lasts as long as the connection; its messages are small notifications.
-  if (!response.body || init?.method !== 'POST') return response;
+  if (!response.body) return response;
+  const isAnswer = init?.method === 'POST';
+  const isStream = response.headers.get('content-type')?.startsWith('text/event-stream') ?? false;
+  const measure = measureOf(isStream ? 'blank line' : 'stream', !isAnswer);
   let bytes = 0;
   const limit = new TransformStream<Uint8Array, Uint8Array>({
     transform(chunk, controller) {
       bytes += chunk.byteLength;
-      if (bytes > largestMessage) controller.error(new Error(`its answer is larger than ${largestMessage} bytes`));
-      else controller.enqueue(chunk);
+      if (isAnswer && bytes > largestMessage) throw new Error(`its answer is larger than ${largestMessage} bytes`);
+      measure(chunk);
+      controller.enqueue(chunk);
     },
   });
   const { status, statusText, headers } = response;

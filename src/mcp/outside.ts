@@ -1,7 +1,7 @@
 // Outside MCP servers as tools, `server__tool`: started at first use, restarted after a pause when they die, and never waited for too long.
 import type { CallToolResult, Tool as Listed } from '@modelcontextprotocol/client';
 import { z } from 'zod';
-import type { Clock } from '../clock.ts';
+import { sleep, type Clock } from '../clock.ts';
 import { untilAborted } from '../abort.ts';
 import { InterlaneError, reasonOf } from '../errors.ts';
 import { outsideTool } from '../rules/tool-policy.ts';
@@ -24,6 +24,7 @@ const firstLookMs = 5_000;
 /** A server that has not answered a call must answer a ping this soon, or it counts as dead. */
 const pingMs = 5_000;
 const freshMs = 10 * 60_000;
+const refreshPauseMs = 1_000;
 const firstPauseMs = 1_000;
 const longestPauseMs = 60_000;
 
@@ -74,6 +75,10 @@ class OutsideServer {
   private current: Connection | undefined;
   private era: Connection['era'] | undefined;
   private listedAt: number | undefined;
+  private refreshing = false;
+  /** It has said that its tools changed since the last refresh began. */
+  private stale = false;
+  private nextRefresh = 0;
   /** Deaths and failed starts since it last answered a call. */
   private failures = 0;
   private notBefore = 0;
@@ -143,8 +148,8 @@ class OutsideServer {
     let made: Connection | undefined;
     const connection = await this.within(startMs, this.closed.signal, async (signal) => {
       const onToolsChanged = () => void (made && this.refresh(made));
-      const onClose = (lastOutput: string) => this.lost(made, 'ended', lastOutput);
-      const connecting = connect(this.settings, { signal, era: this.era, onClose, onToolsChanged });
+      const onClose = (fault: string | undefined, lastOutput: string) => this.lost(made, fault ?? 'ended', lastOutput);
+      const connecting = connect(this.settings, { signal, era: this.era, onClose, onToolsChanged, clock: this.parts.clock });
       this.track(connecting);
       made = await connecting;
       try {
@@ -184,12 +189,24 @@ class OutsideServer {
     this.end(connection);
   }
 
+  /** However often a server says that its tools have changed: one refresh is under way at a time, and they have a pause between them. */
   private async refresh(connection: Connection): Promise<void> {
-    this.listedAt = this.parts.clock.elapsed();
+    this.stale = true;
+    if (this.refreshing) return;
+    this.refreshing = true;
     try {
-      this.take(await this.within(startMs, this.closed.signal, (signal) => connection.list(signal)));
+      while (this.stale && (this.current ?? connection) === connection) {
+        const wait = this.nextRefresh - this.parts.clock.elapsed();
+        if (wait > 0) await sleep(this.parts.clock, wait, this.closed.signal);
+        this.stale = false;
+        this.listedAt = this.parts.clock.elapsed();
+        this.nextRefresh = this.listedAt + refreshPauseMs;
+        this.take(await this.within(startMs, this.closed.signal, (signal) => connection.list(signal)));
+      }
     } catch (thrown) {
       if (!(thrown instanceof Refused)) this.drop(connection, `did not list its tools: ${plainLine(reasonOf(thrown))}`);
+    } finally {
+      this.refreshing = false;
     }
   }
 

@@ -194,6 +194,55 @@ describe('a call', () => {
   });
 });
 
+describe('a hostile child process', () => {
+  /** It answers like a server until its tool is called, and then writes what the test says. */
+  const hostile = (harm: string): ServerText => ({
+    command: process.execPath,
+    args: [
+      '-e',
+      `const results = {
+        initialize: { protocolVersion: '2025-06-18', capabilities: { tools: {} }, serverInfo: { name: 'hostile', version: '1' } },
+        'tools/list': { tools: [{ name: 'harm', inputSchema: { type: 'object' } }] },
+      };
+      const flood = (stream, piece) => { while (stream.write(piece)); stream.once('drain', () => flood(stream, piece)); };
+      require('node:readline').createInterface({ input: process.stdin }).on('line', (line) => {
+        const { id, method } = JSON.parse(line);
+        if (method === 'tools/call') { ${harm} }
+        else if (id !== undefined) console.log(JSON.stringify({ jsonrpc: '2.0', id, ...(results[method] ? { result: results[method] } : { error: { code: -32601, message: 'no' } }) }));
+      }).on('close', () => process.exit());`,
+    ],
+  });
+  const answer = `console.log(JSON.stringify({ jsonrpc: '2.0', id, result: { content: [{ type: 'text', text: 'done' }] } }));`;
+
+  it.each<[what: string, harm: string, why: RegExp]>([
+    ['a line that never ends', `flood(process.stdout, 'x'.repeat(65536));`, /larger than 8388608 bytes/],
+    ['a message of many values', `flood(process.stdout, '[' + '1,'.repeat(30000));`, /more than 100000 values/],
+    [
+      'a flood of messages',
+      `flood(process.stdout, '{"jsonrpc":"2.0","method":"notifications/x"}\\n'.repeat(1000));`,
+      /more than 5000 messages/,
+    ],
+    ['a flood of nonsense', `flood(process.stdout, 'x\\n'.repeat(1000));`, /more than 5000 messages/],
+  ])('that writes %s is killed, and the gateway goes on', async (_, harm, why) => {
+    const stage = await open(hostile(harm));
+    expect(await refused(stage, 'mock__harm')).toMatchObject({ code: 'OUTCOME_UNKNOWN' });
+    expect(stage.warnings).toEqual([expect.stringMatching(why)]);
+    expect(await stage.tool('sessions_list')).toMatchObject({ count: 1 });
+  });
+
+  it('that floods its standard error waits until that is read, and its answers come', async () => {
+    const stage = await open(hostile(`flood(process.stderr, 'x'.repeat(65536)); ${answer}`));
+    expect(await text(stage, 'mock__harm')).toBe('done');
+    expect(stage.warnings).toEqual([]);
+  });
+
+  it('that ends as often as it is started is started less and less often', async () => {
+    const stage = await open(hostile(`process.exit(1);`));
+    for (let n = 0; n < 10; n++) await text(stage, 'mock__harm');
+    expect(stage.warnings.length).toBeLessThanOrEqual(3);
+  });
+});
+
 describe('what a server says of its tools', () => {
   it('is cut short and cannot pass for the gateway', async () => {
     const log = logFile();
