@@ -42,6 +42,7 @@ export const errorTable = {
   DELIVERY_SETTLED: { ws: 'INVALID_REQUEST', http: 409, exit: 65 },
   WORKSPACE_FULL: { ws: 'INVALID_REQUEST', http: 413, exit: 73 },
   SESSION_BUSY: { ws: 'INVALID_REQUEST', http: 409, exit: 75, retryable: true },
+  NAME_RESERVED: { ws: 'INVALID_REQUEST', http: 409, exit: 65 },
   LABEL_IN_USE: { ws: 'INVALID_REQUEST', http: 409, exit: 65 },
   IDEMPOTENCY_CONFLICT: { ws: 'INVALID_REQUEST', http: 409, exit: 65 },
   CYCLIC_WAIT: { ws: 'INVALID_REQUEST', http: 409, exit: 65 },
@@ -104,3 +105,7 @@ export class InterlaneError extends Error {
 export function reasonOf(thrown: unknown): string {
   return thrown instanceof Error ? thrown.message : String(thrown);
 }
+
+/** A name that cannot be taken. One that something hidden has gets the same answer as a reserved one, so that the answer does not tell. */
+export const reservedName = (noun: 'label' | 'token' | 'guest', name: string) =>
+  new InterlaneError('NAME_RESERVED', `${noun} name ${JSON.stringify(name.slice(0, 200))} is reserved; choose another`);

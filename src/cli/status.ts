@@ -9,13 +9,13 @@ export async function status(terminal: Terminal, client: Client, json?: boolean)
     const { runs, deliveries, store } = now;
     const rows: [string, string][] = [
       ['agents', `${now.agents} (default: ${now.defaultAgentId})`],
-      ['runs', `${runs.running} running, ${runs.queued} queued, ${runs.waiting} waiting`],
-      ['deliveries', `${deliveries.pending} pending, ${deliveries.unknown} unknown, ${deliveries.dead} dead`],
+      ...line('runs', runs && `${runs.running} running, ${runs.queued} queued, ${runs.waiting} waiting`),
+      ...line('deliveries', deliveries && `${deliveries.pending} pending, ${deliveries.unknown} unknown, ${deliveries.dead} dead`),
       ['connections', String(now.connections)],
-      ['store', `SQLite, durability ${store.durability}, in ${store.path}`],
+      ['store', `SQLite, durability ${store.durability}${store.path === undefined ? '' : `, in ${store.path}`}`],
       ['model', now.model],
     ];
-    const title = `Interlane ${now.version} at ${url}, up ${span(now.uptimeMs)} (process ${now.pid})`;
+    const title = `Interlane ${now.version} at ${url}, up ${span(now.uptimeMs)}${now.pid === undefined ? '' : ` (process ${now.pid})`}`;
     const { restart, rejected } = now.config;
     const said = [
       ...(rejected === undefined ? [] : [`the changed config was rejected, and the previous one is still used: ${rejected}`]),
@@ -30,6 +30,9 @@ export async function status(terminal: Terminal, client: Client, json?: boolean)
     return [paint(terminal, 'bold', title), '', ...columns(rows.map(([name, value]) => [name, oneLine(value)])), ...told, ''].join('\n');
   });
 }
+
+/** What a token below RESTRICTED does not get is left out. */
+const line = (name: string, value: string | undefined): [string, string][] => (value === undefined ? [] : [[name, value]]);
 
 export async function agents(terminal: Terminal, client: Client, json?: boolean): Promise<void> {
   const known = await client.call('agents.list');

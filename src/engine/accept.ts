@@ -2,6 +2,7 @@
 import { InterlaneError } from '../errors.ts';
 import type { Destination } from '../protocol/session.ts';
 import { requireAgent } from '../rules/agents.ts';
+import { keyReserved } from '../rules/session-key.ts';
 import type { Body } from '../store/contract.ts';
 import * as idempotency from '../store/tables/idempotency.ts';
 import * as runs from '../store/tables/runs.ts';
@@ -45,7 +46,12 @@ export function accept(current: Current): EngineCommand<AcceptArgs, Accepted> {
       if (before) return before;
       let session = yield* sessions.current(t, args.sessionKey);
       if (!session && args.open) session = yield* openSession(t, args.sessionKey, args.open, args.now);
-      if (args.operator) session = visibleToOperator(kernel.world, session, args.operator, args.input.destination);
+      if (args.operator) {
+        const seen = visibleToOperator(kernel.world, session, args.operator, args.input.destination);
+        // The sender could have opened the session if the key were free.
+        if (session && !seen && args.open) throw keyReserved(args.sessionKey);
+        session = seen;
+      }
       if (!session) throw new InterlaneError('SESSION_NOT_FOUND', `session ${JSON.stringify(args.sessionKey)} does not exist`);
       requireAgent(kernel.world.agents, session.agent);
       requireClearance(kernel.world, session, args.input.taint, 'message');

@@ -85,8 +85,14 @@ export function parseSessionKey(text: string, context: KeyContext): ParsedKey {
 export function requireSessionKey(text: string, context: KeyContext): SessionKey {
   const parsed = parseSessionKey(text, context);
   if (parsed.ok) return parsed.key;
-  throw new InterlaneError(parsed.code, `session key ${JSON.stringify(text.slice(0, 200))} is not usable: ${parsed.why}`);
+  throw unusable(text, parsed);
 }
+
+const unusable = (text: string, { code, why }: Pick<ParsedKey & { ok: false }, 'code' | 'why'>) =>
+  new InterlaneError(code, `session key ${JSON.stringify(text.slice(0, 200))} is not usable: ${why}`);
+
+/** For a key that cannot be opened because a hidden session has it: the answer to a reserved one. */
+export const keyReserved = (key: string) => unusable(key, reserved(key));
 
 function parseBase(segments: string[], common: { agent: string; threads: Thread[] }, context: KeyContext): ParsedKey {
   const [first = '', second = '', third = ''] = segments;
@@ -139,7 +145,7 @@ function invalid(why: string): ParsedKey {
   return { ok: false, code: 'SESSION_KEY_INVALID', why };
 }
 
-function reserved(word: string): ParsedKey {
+function reserved(word: string): ParsedKey & { ok: false } {
   return { ok: false, code: 'SESSION_KEY_RESERVED', why: `"${word}" is reserved; use "main" or a full key from sessions_list` };
 }
 

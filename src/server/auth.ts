@@ -2,7 +2,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { levelName, levelRank } from '../levels.ts';
 import type { EngineCommand } from '../engine/feed.ts';
-import { InterlaneError } from '../errors.ts';
+import { InterlaneError, reservedName } from '../errors.ts';
 import type { Scope } from '../protocol/frame.ts';
 import type { Level } from '../protocol/labels.ts';
 import type { TokenView } from '../protocol/result.ts';
@@ -154,8 +154,10 @@ export class Auth {
     level: Level;
     sessionKey?: string;
     expiresAt?: number | undefined;
+    /** The level of the caller that asks for it; the gateway itself has the highest. */
+    by?: Level;
   }): Promise<{ token: string; view: TokenView }> {
-    if (this.fixed.some(({ caller }) => caller.name === wish.name)) throw taken(wish.name);
+    if (this.fixed.some(({ caller }) => caller.name === wish.name)) throw reservedName('token', wish.name);
     const { id, token, hash } = this.make();
     const row: tokens.TokenRow = {
       id,
@@ -169,7 +171,7 @@ export class Auth {
       last_used_at: null,
       expires_at: wish.expiresAt ?? null,
     };
-    await this.parts.store.write(create, row);
+    await this.parts.store.write(create, { row, by: wish.by ?? 'RESTRICTED' });
     return { token, view: viewOf(row) };
   }
 
@@ -193,8 +195,9 @@ export class Auth {
     return (await this.parts.store.read(knownTo, { by })).filter((row) => !isExpired(row, now)).map(viewOf);
   }
 
-  has(name: string): Promise<boolean> {
-    return this.parts.store.read(isNamed, { name });
+  /** Whether there is a token of this name; `hidden` if the caller may not know of it. */
+  has(name: string, by: Level): Promise<boolean | 'hidden'> {
+    return this.parts.store.read(isNamed, { name, by });
   }
 
   /** Calls the listener with each token that ends. Returns the undo. */
@@ -301,20 +304,22 @@ const knownTo: ReadQuery<{ by: Level }, tokens.TokenRow[]> = {
   },
 };
 
-const isNamed: ReadQuery<{ name: string }, boolean> = {
+const isNamed: ReadQuery<{ name: string; by: Level }, boolean | 'hidden'> = {
   name: 'token by name',
-  *body(t, { name }) {
-    return (yield* tokens.byName(t, name)) !== undefined;
+  *body(t, { name, by }) {
+    const row = yield* tokens.byName(t, name);
+    return row === undefined ? false : mayKnow(row, by) || 'hidden';
   },
 };
 
 const anyOperator: ReadQuery<object, boolean> = { name: 'any operator', body: (t) => tokens.anyOperator(t) };
 
-const create: EngineCommand<tokens.TokenRow, void> = {
+const create: EngineCommand<{ row: tokens.TokenRow; by: Level }, void> = {
   name: 'create token',
-  *body(t, row) {
+  *body(t, { row, by }) {
     yield* tokens.removeExpired(t, row.created_at);
-    if (yield* tokens.byName(t, row.name)) throw taken(row.name);
+    const other = yield* tokens.byName(t, row.name);
+    if (other) throw mayKnow(other, by) ? taken(row.name) : reservedName('token', row.name);
     yield* tokens.insert(t, row);
   },
 };

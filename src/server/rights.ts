@@ -49,6 +49,13 @@ export function frameLimitOf(caller: Caller): number {
   return allows(caller, 'operator.admin') ? frameLimits.admin : frameLimits.operator;
 }
 
+/** Facts about all sessions are for callers who may see all sessions. */
+export const seesEverything = ({ level }: Caller): boolean => mayFlow('RESTRICTED', level);
+
+export function requireEverything(caller: Caller, why: string): void {
+  if (!seesEverything(caller)) throw new InterlaneError('MISSING_SCOPE', `${why} a token of level RESTRICTED`);
+}
+
 /** A caller whose token expires gives no token that outlives it. */
 export function requireTime(own: number | undefined, wanted: number | undefined, what: string): void {
   if (own === undefined || (wanted !== undefined && wanted <= own)) return;

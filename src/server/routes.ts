@@ -7,7 +7,7 @@ import { routes, type Route, type RouteName } from '../protocol/http.ts';
 import type { ToolAnswer } from '../protocol/operations/tools.ts';
 import type { Tool } from '../tools/define.ts';
 import type { Invoker } from '../tools/invoke.ts';
-import { viewerOf, type Caller } from './rights.ts';
+import { requireEverything, viewerOf, type Caller } from './rights.ts';
 import type { Dispatch } from './dispatch.ts';
 import { failureType } from './failure.ts';
 import type { SessionRow } from '../store/rows.ts';
@@ -94,7 +94,8 @@ export function createRoutes(parts: RoutesParts): Handlers {
       document ??= JSON.stringify(openApi(parts.version, parts.table, parts.tools));
       return new Response(document, { headers: { 'content-type': 'application/json' } });
     },
-    'GET /metrics': async () => {
+    'GET /metrics': async ({ caller }) => {
+      requireEverything(caller, 'metrics count the work of sessions of every level, so they need');
       const { type, body } = await parts.metrics.text();
       return new Response(body, { headers: { 'content-type': type } });
     },

@@ -1,9 +1,11 @@
 // Opens a session for an operator: finds the existing one of the key or creates it, and applies the given settings to either.
 import type { EngineCommand } from '../engine/feed.ts';
 import { openSession as insertSession, type NewSession } from '../engine/sessions.ts';
+import { visibleToOperator } from '../engine/policy.ts';
+import { keyReserved } from '../rules/session-key.ts';
 import type { SessionRow } from '../store/rows.ts';
 import { current as currentLife, revive } from '../store/tables/sessions.ts';
-import { change, existing, type OperatorArgs, type Current, type SessionPatch } from './patch.ts';
+import { change, type OperatorArgs, type Current, type SessionPatch } from './patch.ts';
 
 export const openSession = (
   current: Current,
@@ -16,10 +18,10 @@ export const openSession = (
     const { world, models } = current();
     yield* t.lock(`lane:${args.key}`);
     const there = yield* currentLife(t, args.key);
-    // A session above the caller's level looks like a missing one, and cannot be opened a second time.
-    const session = there ? yield* existing(t, world, args) : yield* insertSession(t, args.key, args.made, args.now);
+    if (there && !visibleToOperator(world, there, args.operator)) throw keyReserved(args.key);
+    const session = there ?? (yield* insertSession(t, args.key, args.made, args.now));
     if (args.revive && session.state === 'archived') yield* revive(t, session);
-    yield* change(t, models, session, args.patch, args.now);
+    yield* change(t, { world, models }, session, args);
     return { session, created: !there };
   },
 });

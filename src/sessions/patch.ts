@@ -1,7 +1,8 @@
 // An operator's changes to a session: its label, its pin and the settings of its turns. Each change is one transaction.
 import { noteSession, type EngineCommand, type Tx } from '../engine/feed.ts';
 import { visibleToOperator, settingsOf, type Operator, type SessionSettings } from '../engine/policy.ts';
-import { InterlaneError } from '../errors.ts';
+import { InterlaneError, reservedName } from '../errors.ts';
+import { reservedKeys } from '../protocol/key-words.ts';
 import type { Visibility } from '../protocol/labels.ts';
 import type { World } from '../rules/decide.ts';
 import type { Body } from '../store/contract.ts';
@@ -53,7 +54,7 @@ export const patchSession = (
     const session = yield* existing(t, world, args);
     if (args.expectedSessionId !== undefined && args.expectedSessionId.toLowerCase() !== session.id.toLowerCase())
       throw new InterlaneError('SESSION_CHANGED', `session ${JSON.stringify(args.key)} was reset in the meantime; read it again`);
-    return { session, changed: yield* change(t, models, session, args.patch, args.now) };
+    return { session, changed: yield* change(t, { world, models }, session, args) };
   },
 });
 
@@ -66,7 +67,12 @@ export function* existing(t: Tx, world: World, { key, operator }: Pick<OperatorA
 }
 
 /** All or nothing. Returns whether anything changed. */
-export function* change(t: Tx, models: ModelChecks, session: SessionRow, patch: SessionPatch, now: number): Body<boolean> {
+export function* change(
+  t: Tx,
+  { world, models }: ReturnType<Current>,
+  session: SessionRow,
+  { patch, operator, now }: Pick<OperatorArgs, 'operator' | 'now'> & { patch: SessionPatch },
+): Body<boolean> {
   const { label, pinned, ...rest } = patch;
   const before = settingsOf(session);
   const settings: Record<string, unknown> & SessionSettings = { ...before };
@@ -83,8 +89,13 @@ export function* change(t: Tx, models: ModelChecks, session: SessionRow, patch: 
   const newLabel = label === undefined ? session.label : label;
   const newPin = pinned === undefined ? session.pinned : pinned ? 1 : 0;
   if (written === session.settings && newLabel === session.label && newPin === session.pinned) return false;
-  if (newLabel !== null && newLabel !== session.label && (yield* currentByLabel(t, newLabel, agent)).length > 0)
-    throw new InterlaneError('LABEL_IN_USE', `label ${JSON.stringify(newLabel)} is already in use by a session of agent "${agent}"`);
+  if (newLabel !== null && newLabel !== session.label) {
+    const [holder] = yield* currentByLabel(t, newLabel, agent);
+    if (reservedKeys.has(newLabel.trim().toLowerCase()) || (holder && !visibleToOperator(world, holder, { ...operator, sends: false })))
+      throw reservedName('label', newLabel);
+    if (holder)
+      throw new InterlaneError('LABEL_IN_USE', `label ${JSON.stringify(newLabel)} is already in use by a session of agent "${agent}"`);
+  }
   session.settings = written;
   session.label = newLabel;
   session.pinned = newPin;

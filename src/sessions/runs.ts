@@ -38,14 +38,15 @@ export const runsPage = ({ world, viewer }: Look): ReadQuery<RunsWish, { runs: W
     };
     let before = start;
     for (let scanned = 0; scanned < mostScanned;) {
-      const asked = Math.min(pageRows, states === undefined ? limit - runs.length + 1 : pageRows);
+      const asked = scanned === 0 && states === undefined ? Math.min(pageRows, limit + 1) : pageRows;
       const page = yield* runsBefore(t, before, asked, sessionPk);
       scanned += page.length;
       for (const row of page) {
-        if (runs.length === limit) return done(before);
         before = row.pk;
         const { session_key: key, session_agent: agent, session_parent: parent_key, session_level: level } = row;
         if (!canSee(world, viewer, factOf({ key, agent, parent_key, level })) || (states && !states.includes(row.state))) continue;
+        // There is a next page if there is another run that the viewer may see; hidden ones do not make one.
+        if (runs.length === limit) return done(pks.at(-1));
         runs.push(wireRun(row));
         pks.push(row.pk);
       }

@@ -307,11 +307,14 @@ describe('a level', () => {
     await same('chat.history', (of) => ({ sessionKey: of.key }));
     await same('chat.history', (of) => ({ sessionKey: of.id }));
     await same('chat.history', (of) => ({ sessionKey: of.key, cursor: 'x.1' }));
-    await same('chat.send', (of) => ({ sessionKey: of.key, message: 'x', idempotencyKey: 'i' }));
     await same('chat.abort', (of) => ({ sessionKey: of.key }));
     await same('chat.abort', (of) => ({ sessionKey: 'main', runId: of.run }));
     await same('chat.inject', (of) => ({ sessionKey: of.key, message: 'x' }));
-    await same('agent', (of) => ({ sessionKey: of.key, message: 'x', idempotencyKey: 'i' }));
+    // These open the session of a key that is free, so a hidden one answers like a reserved key.
+    for (const method of ['chat.send', 'agent'] as const)
+      expect(await low.refusal(method, { sessionKey: key, message: 'x', idempotencyKey: 'i' })).toMatchObject({
+        details: { code: 'SESSION_KEY_RESERVED' },
+      });
     await same('agent.wait', (of) => ({ runId: of.run, timeoutMs: 0 }));
     await same('send', (of) => ({ sessionKey: of.key, to: 'a', channel: 'loopback', message: 'x', idempotencyKey: 'i' }));
     await same('runs.list', (of) => ({ key: of.key }));
@@ -418,7 +421,7 @@ describe('a level', () => {
     expect(await low.refusal('tokens.rotate', { name: 'inside' })).toMatchObject({ details: { code: 'TOKEN_NOT_FOUND' } });
     expect(await low.call('tokens.revoke', { name: 'inside' })).toEqual({ revoked: false, name: 'inside' });
     expect((await low.call('tokens.list')).tokens.map(({ name }) => name)).not.toContain('inside');
-    expect(await low.refusal('tokens.create', { name: 'cli' })).toMatchObject({ details: { code: 'TOKEN_EXISTS' } });
+    expect(await low.refusal('tokens.create', { name: 'cli' })).toMatchObject({ details: { code: 'NAME_RESERVED' } });
     await Wire.connect(door.port, door.admin);
   });
 });

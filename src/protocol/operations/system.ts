@@ -19,13 +19,14 @@ export const system = {
     result: z.object({
       version: z.string(),
       uptimeMs: z.int(),
-      pid: z.int(),
+      /** The process, the path of the store and the counts of work are for tokens of level RESTRICTED. */
+      pid: z.int().exactOptional(),
       defaultAgentId: z.string(),
       agents: Count,
       connections: Count,
-      runs: z.object({ queued: Count, running: Count, waiting: Count }),
-      deliveries: z.object({ pending: Count, unknown: Count, dead: Count }),
-      store: z.object({ kind: z.literal('sqlite'), durability: z.string(), path: z.string() }),
+      runs: z.object({ queued: Count, running: Count, waiting: Count }).exactOptional(),
+      deliveries: z.object({ pending: Count, unknown: Count, dead: Count }).exactOptional(),
+      store: z.object({ kind: z.literal('sqlite'), durability: z.string(), path: z.string().exactOptional() }),
       model: z.string(),
       /** Changed settings that apply after a restart, and why the last change of the config was rejected. */
       config: z.object({ restart: z.array(z.string()), rejected: z.string().exactOptional() }),

@@ -1,6 +1,6 @@
 // Handlers of tokens and guests: who may connect.
 import { settingsOf } from '../../engine/policy.ts';
-import { InterlaneError } from '../../errors.ts';
+import { InterlaneError, reservedName } from '../../errors.ts';
 import { guestSentence } from '../../wording.ts';
 import { agentId as agentIdOf } from '../../protocol/ids.ts';
 import type { access as table } from '../../protocol/operations/access.ts';
@@ -14,16 +14,21 @@ export function accessHandlers(context: Context): Handlers<keyof typeof table> {
     'guests.join': async ({ name, agentId, see, rotate }, call) => {
       const agent = agentId === undefined ? world().agents.defaultId : agentIdOf(agentId);
       const tokenName = `guest:${agent}:${name}`;
-      const joined = await auth.has(tokenName);
+      const joined = await auth.has(tokenName, call.caller.level);
+      if (joined === 'hidden') throw reservedName('guest', name);
       if (joined && !rotate)
         throw new InterlaneError(
           'TOKEN_EXISTS',
           `guest "${name}" of agent "${agent}" has joined already; choose another name, or rotate to give it a new token and end the old one`,
         );
       // By default a guest sees the least; one that gets a new token keeps its visibility.
-      const { session, created } = await sessions.join(asker(call), { name, agentId, see: see ?? (joined ? undefined : 'tree') });
+      const { session, created } = await sessions
+        .join(asker(call), { name, agentId, see: see ?? (joined ? undefined : 'tree') })
+        .catch((thrown: unknown) => {
+          throw thrown instanceof InterlaneError && thrown.code === 'SESSION_KEY_RESERVED' ? reservedName('guest', name) : thrown;
+        });
       const { level, expiresAt } = call.caller;
-      const wish = { name: tokenName, kind: 'session' as const, scopes: [], level, sessionKey: session.key, expiresAt };
+      const wish = { name: tokenName, kind: 'session' as const, scopes: [], level, sessionKey: session.key, expiresAt, by: level };
       const { token } = joined ? await auth.rotate(tokenName, call.caller) : await auth.create(wish);
       return {
         key: session.key,
@@ -44,12 +49,20 @@ export function accessHandlers(context: Context): Handlers<keyof typeof table> {
       if (sessionKey === undefined) {
         requireLevel(call.caller.level, level ?? call.caller.level, `token "${name}"`);
         const rights = { scopes: scopes ?? ['operator.read' as const], level: level ?? call.caller.level };
-        return auth.create({ name, kind: 'operator', ...rights, expiresAt });
+        return auth.create({ name, kind: 'operator', ...rights, expiresAt, by: call.caller.level });
       }
       if (scopes || level)
         throw new InterlaneError('INVALID_REQUEST', 'token bound to a session has no scopes or level of its own; leave them out');
       const row = await need(call, { session: sessionKey });
-      return auth.create({ name, kind: 'session', scopes: [], level: call.caller.level, sessionKey: row.key, expiresAt });
+      return auth.create({
+        name,
+        kind: 'session',
+        scopes: [],
+        level: call.caller.level,
+        sessionKey: row.key,
+        expiresAt,
+        by: call.caller.level,
+      });
     },
     'tokens.signIn': async (_, { caller }) => {
       const { code, expiresAt } = auth.signInCode(caller);

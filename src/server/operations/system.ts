@@ -2,7 +2,8 @@
 import type { system as table } from '../../protocol/operations/system.ts';
 import { keyContext } from '../../rules/agents.ts';
 import { counts } from '../../sessions/runs.ts';
-import type { Context, Handlers } from './context.ts';
+import { seesEverything } from '../rights.ts';
+import type { Context, Handlers, OperationParts } from './context.ts';
 
 export function systemHandlers(context: Context): Handlers<keyof typeof table> {
   const { parts, world, mainOf } = context;
@@ -14,8 +15,7 @@ export function systemHandlers(context: Context): Handlers<keyof typeof table> {
       return { ok: true, ts: parts.now(), durationMs: Math.round(parts.elapsed() - before) };
     },
     status: async (_, call) => ({
-      ...parts.facts(),
-      ...(await store.read(counts, {}, call.pace)),
+      ...(seesEverything(call.caller) ? { ...parts.facts(), ...(await store.read(counts, {}, call.pace)) } : partly(parts.facts())),
       defaultAgentId: world().agents.defaultId,
       agents: world().agents.byId.size,
     }),
@@ -34,4 +34,9 @@ export function systemHandlers(context: Context): Handlers<keyof typeof table> {
       };
     },
   };
+}
+
+/** Without the facts about the machine, and without counts, which would tell of hidden sessions. */
+function partly({ pid: _, store: { path: __, ...store }, ...facts }: ReturnType<OperationParts['facts']>) {
+  return { ...facts, store };
 }
