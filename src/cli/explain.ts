@@ -1,37 +1,35 @@
-// `interlane explain …`: a question as JSON → the rules' answer with the full trace, as text or JSON.
+// `interlane explain …`: a question as JSON → the answer of the running gateway, or of the rules and the stored sessions, as text or JSON.
+import { join } from 'node:path';
 import { z } from 'zod';
-import type { Config } from '../config/schema.ts';
+import type { LoadedConfig } from '../config/load.ts';
+import type { Paths } from '../config/paths.ts';
 import { InterlaneError, reasonOf } from '../errors.ts';
-import { compileWorld } from '../rules/decide.ts';
 import type { Explanation } from '../protocol/decision.ts';
-import { explainAccess, explainKey, explainRoute, explainSend, explainTools, toolNamesOf } from '../rules/explain.ts';
-import { compileRoutes } from '../rules/route.ts';
+import type { Params } from '../protocol/operations/all.ts';
+import { toolNamesOf } from '../rules/explain.ts';
+import { answers, type Knowledge } from '../sessions/explain.ts';
+import { snapshot } from '../store/sqlite/inspect.ts';
+import type { SessionRow } from '../store/rows.ts';
+import { databaseName } from '../store/sqlite/open.ts';
+import { current as currentLife } from '../store/tables/sessions.ts';
+import { isThere } from '../there.ts';
+import { setupHere } from './config-check.ts';
+import { reachedIfRunning } from './reach.ts';
 import { columns, oneLine, paint, readAll, type Terminal } from './terminal.ts';
 import { topics, type TopicName } from './topics.ts';
 
-type Question<N extends TopicName> = z.infer<(typeof topics)[N]['schema']>;
-
-const answers: { [N in TopicName]: (config: Config, question: Question<N>) => Explanation } = {
-  route: (config, origin) => explainRoute(compileRoutes(config, compileWorld(config).agents), origin),
-  key: (config, question) => explainKey(compileWorld(config), question),
-  send: (config, question) => explainSend(compileWorld(config), question),
-  access: (config, question) => explainAccess(compileWorld(config), question),
-  tools: (config, question) => {
-    const world = compileWorld(config);
-    return explainTools(world, question, toolNamesOf(world));
-  },
-};
-
-interface Decided {
+interface Answered {
   explanation: Explanation;
   /** Where the rules come from. */
   config: string;
+  /** What the answer assumes, if no gateway gave it. */
+  note?: string;
 }
 
-export interface Deciders {
-  config(): Promise<{ config: Config; configName: string }>;
-  /** Only a running gateway knows its sessions and the tools of outside servers. Returns undefined if there is none to ask. */
-  gateway(question: Question<'tools'>): Promise<Decided | undefined>;
+export interface ExplainFlags {
+  json?: boolean;
+  /** A config that the user names is asked about, not the gateway that runs on another. */
+  named: boolean;
 }
 
 const largestQuestion = 1024 * 1024;
@@ -40,21 +38,64 @@ export async function explain(
   terminal: Terminal,
   name: TopicName,
   written: string | undefined,
-  by: Deciders,
-  json: boolean,
+  open: () => Promise<{ paths: Paths; loaded: LoadedConfig }>,
+  stateDir: string,
+  flags: ExplainFlags,
 ): Promise<void> {
   const { example, schema } = topics[name];
   const text = written ?? (await questionFromInput(terminal, name, example));
   const question = readQuestion(schema, parseQuestion(name, text, example), example);
-  const decided =
-    (name === 'tools' ? await by.gateway(question as Question<'tools'>) : undefined) ?? (await fromConfig(name, question, by));
-  const { explanation, config } = decided;
-  terminal.stdout.write(json ? `${JSON.stringify({ ...explanation, config }, null, 2)}\n` : render(terminal, explanation, config));
+  const answered =
+    (flags.named ? undefined : await fromGateway(terminal, name, question, stateDir)) ??
+    (await fromConfig(terminal, name, question, open, flags));
+  const { explanation, ...source } = answered;
+  terminal.stdout.write(flags.json ? `${JSON.stringify({ ...explanation, ...source }, null, 2)}\n` : render(terminal, answered));
 }
 
-async function fromConfig(name: TopicName, question: unknown, by: Deciders): Promise<Decided> {
-  const { config, configName } = await by.config();
-  return { explanation: (answers[name] as (config: Config, question: unknown) => Explanation)(config, question), config: configName };
+async function fromGateway(terminal: Terminal, name: TopicName, question: unknown, stateDir: string): Promise<Answered | undefined> {
+  const explanation = await reachedIfRunning(terminal, stateDir, (client) =>
+    client.call(`explain.${name}`, question as Params<'explain.route'>),
+  );
+  return explanation && { explanation, config: 'the running gateway' };
+}
+
+/** The same functions as in the gateway, on the config and, if they can be read, the stored sessions. */
+async function fromConfig(
+  terminal: Terminal,
+  name: TopicName,
+  question: unknown,
+  open: () => Promise<{ paths: Paths; loaded: LoadedConfig }>,
+  { named }: ExplainFlags,
+): Promise<Answered> {
+  const { paths, loaded } = await open();
+  const { world, routes } = await setupHere(terminal, paths, loaded);
+  const stored = openStored(paths.stateDir);
+  const known: Knowledge = { world, routes, tools: toolNamesOf(world), decided: (decision) => decision() };
+  if (stored.read) known.session = (key) => Promise.resolve(stored.read!(key));
+  try {
+    const explanation = await (answers[name] as (question: unknown, known: Knowledge) => Promise<Explanation>)(question, known);
+    const why = named ? 'the running gateway was not asked, because a config is named' : `no gateway runs on ${paths.stateDir}`;
+    return { explanation, config: paths.configFile ?? 'the built-in defaults', note: `${why}; ${stored.says}` };
+  } finally {
+    stored.close();
+  }
+}
+
+interface Stored {
+  read?: (key: string) => SessionRow | undefined;
+  says: string;
+  close(): void;
+}
+
+function openStored(stateDir: string): Stored {
+  const assumed = 'sessions are assumed to be as the question says';
+  try {
+    if (!isThere(join(stateDir, databaseName))) return { says: `nothing is stored yet, so ${assumed}`, close: () => {} };
+    const { read, close } = snapshot(stateDir);
+    return { read: (key) => read((t) => currentLife(t, key)), says: 'the answer is from the config and the stored sessions', close };
+  } catch (thrown) {
+    return { says: `the stored sessions cannot be read (${reasonOf(thrown)}), so ${assumed}`, close: () => {} };
+  }
 }
 
 async function questionFromInput(terminal: Terminal, name: string, example: string): Promise<string> {
@@ -85,7 +126,7 @@ function readQuestion<S extends z.ZodType>(schema: S, question: unknown, example
   throw new InterlaneError('INVALID_REQUEST', `question is not valid:\n${lines.join('\n')}\n  an example: ${example}`);
 }
 
-function render(terminal: Terminal, { answer, facts, rules }: Explanation, configName: string): string {
+function render(terminal: Terminal, { explanation: { answer, facts, rules }, config, note }: Answered): string {
   const marks = {
     ALLOW: paint(terminal, 'green', '✓'),
     BLOCK: paint(terminal, 'red', '✗'),
@@ -106,7 +147,8 @@ function render(terminal: Terminal, { answer, facts, rules }: Explanation, confi
     'rules, in order:',
     ...trace,
     '',
-    `decided by ${configName}`,
+    `decided by ${config}`,
+    ...(note === undefined ? [] : [note]),
     '',
   ].join('\n');
 }

@@ -3,7 +3,6 @@ import { Argument, Command, CommanderError, Option } from 'commander';
 import type { LoadedConfig } from '../config/load.ts';
 import { findPaths, type PathFlags, type Paths } from '../config/paths.ts';
 import { errorTable, InterlaneError, reasonOf } from '../errors.ts';
-import type { Params } from '../protocol/operations/all.ts';
 import type { Operations } from '../protocol/operations/operation.ts';
 import { asking, clientOf, command, configure, duration, number, stateDirOption, type ClientCommand } from './command.ts';
 import type { DoctorFlags } from './doctor.ts';
@@ -150,20 +149,11 @@ function ruleCommands(root: Command, terminal: Terminal): void {
           `\nWrite the question as JSON, as an argument or on standard input:\n  interlane explain ${name} '${example}'\n\nIts fields:\n  ${fieldsOf(schema).join('\n  ')}`,
       )
       .action(async (question: string | undefined, flags: PathFlags & { json?: boolean }) => {
-        const [{ explain }, { reachedIfRunning }] = await Promise.all([import('./explain.ts'), import('./reach.ts')]);
-        const by = {
-          config: async () => {
-            const { paths, loaded } = await open(terminal, flags);
-            return { config: loaded.config, configName: paths.configFile ?? 'the built-in defaults' };
-          },
-          gateway: async (params: Params<'explain.tools'>) => {
-            if (flags.config || terminal.env['INTERLANE_CONFIG']) return undefined;
-            const { stateDir } = findPaths(flags, terminal.env, terminal.home);
-            const explanation = await reachedIfRunning(terminal, stateDir, (client) => client.call('explain.tools', params));
-            return explanation && { explanation, config: 'the running gateway' };
-          },
-        };
-        await explain(terminal, name as TopicName, question, by, flags.json === true);
+        const { explain } = await import('./explain.ts');
+        const named = Boolean(flags.config || terminal.env['INTERLANE_CONFIG']);
+        const { stateDir } = findPaths(flags, terminal.env, terminal.home);
+        const opened = () => open(terminal, flags);
+        await explain(terminal, name as TopicName, question, opened, stateDir, { json: flags.json === true, named });
       });
   }
 

@@ -80,7 +80,7 @@ export function requireAgent(table: AgentTable, id: string): void {
 const mostNamed = 20;
 
 /** Why an agent does not answer, with the agents that do. */
-function noSuchAgent(table: AgentTable, id: string): string {
+export function noSuchAgent(table: AgentTable, id: string): string {
   const ids = [...table.byId.keys()];
   const [near] = nearest(id, ids);
   const more = ids.length > mostNamed ? `, and ${ids.length - mostNamed} more` : '';

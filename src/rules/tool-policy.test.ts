@@ -161,12 +161,12 @@ describe('explain tools', () => {
   it('has a line for every tool there is, and every rule about one', () => {
     const world = worldOf(outside(`agents: ['bo']`));
     const session = SessionFacts.parse({ key: 'main' });
-    const all = explainTools(world, { session }, toolNamesOf(world));
+    const all = explainTools(world, { session }, toolNamesOf(world), undefined);
     expect(all.rules.map(({ rule }) => rule)).toEqual([...toolNames, 'gh__*']);
     expect(all.answer).toBe(`agent:main:main gets ${toolNames.length} of ${toolNames.length + 1} tools`);
-    const visitor = explainTools(world, { session: SessionFacts.parse(guest) }, toolNamesOf(world));
+    const visitor = explainTools(world, { session: SessionFacts.parse(guest) }, toolNamesOf(world), undefined);
     expect(visitor.rules.map(({ rule }) => rule)).toEqual([...toolNames, ...guestToolNames, 'gh__*']);
-    const one = explainTools(world, { session, tool: 'gh__issues' }, []);
+    const one = explainTools(world, { session, tool: 'gh__issues' }, [], undefined);
     expect(one.answer).toBe('agent:main:main gets not gh__issues');
     expect(one.rules.map(({ rule, effect }) => `${rule} ${effect}`)).toEqual([
       'agent.tools ALLOW',
