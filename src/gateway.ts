@@ -1,6 +1,5 @@
 // Config → a running gateway: every stage made and wired by hand, in the order a message meets them.
 import { randomBytes, randomUUID } from 'node:crypto';
-import { existsSync } from 'node:fs';
 import { availableParallelism, hostname } from 'node:os';
 import { join } from 'node:path';
 import { systemClock, watchJumps, type Clock } from './clock.ts';
@@ -27,6 +26,7 @@ import { openDoor, type Door, type Listen } from './server/door.ts';
 import { LiveRuns } from './server/live-runs.ts';
 import { createInbound } from './sessions/inbound.ts';
 import { createSessions } from './sessions/sessions.ts';
+import { createTranscripts, transcriptPath } from './sessions/transcripts.ts';
 import { makeSetup, type CurrentSetup } from './setup.ts';
 import type { Store } from './store/contract.ts';
 import type { SessionRow } from './store/rows.ts';
@@ -91,7 +91,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
   const undoCounting = store.follow(metrics.countEvents);
   const undoLog = options.log ? logEvents(bus, options.log) : () => {};
 
-  // 4. the words of transcripts, in an index beside the store
+  // 4. the words of transcripts, in an index beside the store; and transcripts as files, once a session is archived
   const search = new SqliteSearch({
     store,
     path: options.store ? inMemory : join(stateDir, searchName),
@@ -105,15 +105,15 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
     if (indexes && events.some((event) => event.kind === 'entry')) search.wake();
   });
 
+  const transcripts = createTranscripts({ stateDir, store, report });
+  const undoTranscripts = store.follow(transcripts.archived);
+
   // 5. what answers: scripted and language models, guests
   const runtimes = new Runtimes({ current, clock, script: options.script, warn });
   const liveFacts = {
     modelOf: (row: SessionRow) => runtimes.viewOf(row),
     online: (key: string) => guests.online(key),
-    transcriptPath: (sessionId: string) => {
-      const file = join(stateDir, 'transcripts', `${sessionId}.jsonl`);
-      return existsSync(file) ? file : undefined;
-    },
+    transcriptPath: (sessionId: string) => transcriptPath(stateDir, sessionId),
   };
 
   // 6. the engine; its runners need the tools, and the tools need the engine
@@ -138,6 +138,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
     keepMs: config.store.keepDays * 86_400_000,
     forget: async (sessionPks) => {
       await forgetWorkspaces(stateDir, store);
+      await transcripts.forget();
       return indexes && (await search.forget(sessionPks));
     },
     host: { bootId: newId(), pid: process.pid, name: hostname() },
@@ -223,6 +224,8 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
     bus.close();
     undoCounting();
     undoIndexing();
+    undoTranscripts();
+    await transcripts.close();
     await search.close();
     await store.close();
     await verdicts.close();

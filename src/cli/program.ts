@@ -187,6 +187,7 @@ function dataCommands(root: Command, terminal: Terminal): void {
   );
   local('export [file]', 'write sessions and their transcripts as lines of JSON, to a file or to standard output')
     .option('--session <key>', 'only this session')
+    .addHelpText('after', '\nEach transcript is also written to a file of its own, in "transcripts" in the state directory.')
     .action(async (file: string | undefined, flags: PathFlags & ExportFlags) =>
       (await import('./transfer.ts')).exportSessions(terminal, stateOf(flags), file, flags),
     );

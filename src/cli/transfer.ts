@@ -10,14 +10,16 @@ import {
   allKeys,
   asNew,
   entriesAfter,
-  header,
+  headerLine,
   importSession,
   keyNamed,
+  lineOf,
   livesOf,
   readExport,
   standing,
   type Exported,
 } from '../sessions/transfer.ts';
+import { writeTranscript } from '../sessions/transcripts.ts';
 import type { Store } from '../store/contract.ts';
 import { snapshot } from '../store/sqlite/inspect.ts';
 import { lockState } from '../store/sqlite/lock.ts';
@@ -46,6 +48,7 @@ export async function exportSessions(terminal: Terminal, stateDir: string, name:
       await pipeline(lines, createWriteStream('', { fd: create(resolve(name)) }));
       terminal.stderr.write(`Exported ${count(keys.length, 'session')} to ${oneLine(name)}.\n`);
     }
+    await writeTranscripts(terminal, stateDir, source, keys);
   } finally {
     source.close();
   }
@@ -72,20 +75,30 @@ function create(file: string): number {
 }
 
 function* linesOf(source: Snapshot, keys: string[]): Generator<string> {
-  const line = (value: object) => `${JSON.stringify(value)}\n`;
-  yield line(header);
-  for (const key of keys) {
-    for (const { pk, line: life } of source.read((t) => livesOf(t, key))) {
-      yield line(life);
-      for (
-        let seq = 0, page = source.read((t) => entriesAfter(t, pk, seq));
-        page.length > 0;
-        page = source.read((t) => entriesAfter(t, pk, seq))
-      ) {
-        for (const entry of page) yield line(entry);
-        seq = page.at(-1)!.seq;
-      }
-    }
+  yield headerLine;
+  for (const key of keys) for (const life of source.read((t) => livesOf(t, key))) yield* lifeLines(source, life);
+}
+
+function* lifeLines(source: Snapshot, { pk, line }: { pk: number; line: object }): Generator<string> {
+  yield lineOf(line);
+  for (
+    let seq = 0, page = source.read((t) => entriesAfter(t, pk, seq));
+    page.length > 0;
+    page = source.read((t) => entriesAfter(t, pk, seq))
+  ) {
+    for (const entry of page) yield lineOf(entry);
+    seq = page.at(-1)!.seq;
+  }
+}
+
+/** Beside the export, each life gets its own file, which rows name as `transcriptPath`. The export is complete without them. */
+async function writeTranscripts(terminal: Terminal, stateDir: string, source: Snapshot, keys: string[]): Promise<void> {
+  try {
+    for (const key of keys)
+      for (const life of source.read((t) => livesOf(t, key)))
+        await writeTranscript(stateDir, life.line.id, [headerLine, ...lifeLines(source, life)]);
+  } catch (thrown) {
+    terminal.stderr.write(`Transcripts in ${oneLine(stateDir)} were not written: ${oneLine(reasonOf(thrown))}\n`);
   }
 }
 

@@ -12,7 +12,7 @@ import type { SessionRow } from '../store/rows.ts';
 import { entriesAfter as entryRowsAfter, whole } from '../store/tables/entry-pages.ts';
 import { hasRun } from '../store/tables/run-pages.ts';
 import { currentByLabel, keyOfKeyOrId, keysByActivity, livesOfKey } from '../store/tables/session-pages.ts';
-import { deleteBlankLives, hasId, insertLife, writeLastAt, type NewLife } from '../store/tables/sessions.ts';
+import { byId, deleteBlankLives, hasId, insertLife, writeLastAt, type NewLife } from '../store/tables/sessions.ts';
 import { type EntryBody as StoredBody } from '../store/views.ts';
 import { pageBytes } from './page-bytes.ts';
 
@@ -20,7 +20,7 @@ const Id = z.string().min(1).max(256);
 const Time = z.int().min(0);
 const Data = z.record(z.string(), z.unknown());
 
-export const header = { type: 'interlane-export', version: 1 } as const;
+const header = { type: 'interlane-export', version: 1 } as const;
 const Header = z.strictObject({ type: z.literal(header.type), version: z.literal(header.version) });
 
 const Life = z.strictObject({
@@ -98,11 +98,20 @@ export function* keyNamed(t: Reading, text: string): Body<string | undefined> {
   return (yield* keyOfKeyOrId(t, text)) ?? (yield* keyOfKeyOrId(t, `agent:main:${text}`));
 }
 
+/** A line of an export. */
+export const lineOf = (value: object) => `${JSON.stringify(value)}\n`;
+export const headerLine = lineOf(header);
+
 /** Keys in the order in which they were last active, so that they come in again in that order. */
 export const allKeys = keysByActivity;
 
 export function* livesOf(t: Reading, key: string): Body<{ pk: number; line: Life }[]> {
   return (yield* livesOfKey(t, key)).map((row) => ({ pk: row.pk, line: lifeLine(row) }));
+}
+
+export function* lifeById(t: Reading, id: string): Body<{ pk: number; line: Life } | undefined> {
+  const row = yield* byId(t, id);
+  return row && row.state !== 'deleted' ? { pk: row.pk, line: lifeLine(row) } : undefined;
 }
 
 /** The next page of entries, of about a megabyte at most; the last one is empty. */

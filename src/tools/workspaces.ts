@@ -8,9 +8,9 @@ import type { AgentEntry } from '../protocol/settings.ts';
 import { isMain, keyContext } from '../rules/agents.ts';
 import type { World } from '../rules/decide.ts';
 import { requireSessionKey } from '../rules/session-key.ts';
-import type { ReadQuery, Store } from '../store/contract.ts';
+import { fileNameOf, isKnown } from '../sessions/transcripts.ts';
+import type { Store } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
-import { hasId } from '../store/tables/sessions.ts';
 import type { Place } from './workspace-room.ts';
 
 const folder = 'workspaces';
@@ -34,7 +34,7 @@ export function workspaceDirs(
     const path = isMain(requireSessionKey(key, keyContext(agents, agent))) ? configured.get(agent) : undefined;
     if (path !== undefined) return { path, name: `dir:${outermost(path)}`, older: `agent:${agent}` };
     const name = `session:${id}`;
-    return { path: join(state, folder, agent, encodeURIComponent(id).replaceAll('.', '%2E')), name, older: name };
+    return { path: join(state, folder, agent, fileNameOf(id)), name, older: name };
   };
 }
 
@@ -62,13 +62,6 @@ export async function forgetWorkspaces(stateDir: string, store: Pick<Store<never
     }
   }
 }
-
-const isKnown: ReadQuery<{ id: string }, boolean> = {
-  name: 'known session',
-  *body(t, { id }) {
-    return yield* hasId(t, id);
-  },
-};
 
 const namesIn = (directory: string) => readdir(directory).catch((): string[] => []);
 const pathOf = (workspace: string, home: string) => real(workspace.replace(/^~(?=\/)/, home));

@@ -195,9 +195,9 @@ export function* levelsOfKeys(t: Reading, keys: readonly string[]): Body<{ key: 
 /** The key of a session that has this key or this id, in any life that was not deleted. */
 export function* keyOfKeyOrId(t: Reading, text: string): Body<string | undefined> {
   const row = yield* t.one<{ key: string }>(
-    `SELECT key FROM sessions WHERE (key = ? OR id = ?) AND state <> 'deleted' ORDER BY pk LIMIT 1`,
+    `SELECT key FROM sessions WHERE (key = ? OR lower(id) = ?) AND state <> 'deleted' ORDER BY pk LIMIT 1`,
     text,
-    text,
+    folded(text),
   );
   return row?.key;
 }
