@@ -47,6 +47,15 @@ describe('a pattern', () => {
     expect(findPatterns([RE2JS.compile(ssn)], deep(500_000), 'result')[0]).toBeDefined();
   });
 
+  it.each<[string, string, string]>([
+    ['pin 47\u200b11', '[redacted]', 'with an invisible character'],
+    ['pin ４７１１', '[redacted]', 'in full-width digits'],
+    ['pin 4711 … done', 'pin [redacted] … done', 'beside characters that have another form'],
+    ['4711 and 47\u200b11', '[redacted]', 'and a hidden one beside it'],
+  ])('of a number takes %j out, %j is left: %s', (text, expected) => {
+    expect(redact(text, find('4711', text, 'message') ?? [])).toBe(expected);
+  });
+
   it('reads a message as it is, also one that looks like JSON', () => {
     expect(find('\\\\u0031', '{"a":"\\u0031"}', 'message')).toBeDefined();
     expect(find('^1$', '{"a":"\\u0031"}', 'message')).toBeUndefined();

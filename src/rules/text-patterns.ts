@@ -26,7 +26,7 @@ export function findPatterns(patterns: readonly (RE2JS | undefined)[], text: str
   let read: ReadText | undefined;
   return patterns.map((pattern) => {
     try {
-      return pattern && findIn(pattern, (read ??= readText(text, form)));
+      return pattern && findIn(pattern, (read ??= readText(text, form)), form);
     } catch (thrown) {
       return { failed: reasonOf(thrown) };
     }
@@ -34,28 +34,42 @@ export function findPatterns(patterns: readonly (RE2JS | undefined)[], text: str
 }
 
 interface ReadText {
-  pieces: string[];
-  /** Strings inside of a piece that is JSON with escapes. */
-  nested: { piece: number; text: string }[];
-  /** Other readings of the whole. */
+  pieces: { text: string; readings: string[] }[];
+  /** The text in one piece, in other ways. */
   wholes: string[];
 }
 
 function readText(text: string, form: TextForm): ReadText {
   const value = form === 'message' ? undefined : parsed(text);
-  if (value === undefined) return { pieces: [text], nested: [], wholes: [] };
+  if (value === undefined) return { pieces: [{ text, readings: readingsOf(text, form) }], wholes: [] };
   const pieces = piecesOf(value);
-  const nested = pieces.flatMap((one, piece) => nestedIn(one, mostNested).map((inner) => ({ piece, text: inner })));
-  if (form === 'result') return { pieces, nested, wholes: [text] };
+  const read = pieces.map((one) => ({ text: one, readings: readingsOf(one, form) }));
+  if (form === 'result') return { pieces: read, wholes: [text] };
   const values: string[] = [];
   mapStrings(value, (one, isName) => (isName || values.push(one), one));
-  return { pieces, nested, wholes: [text, values.join(''), values.join(' '), pieces.join('')] };
+  return { pieces: read, wholes: [text, values.join(''), values.join(' '), pieces.join('')].map(plainly) };
 }
 
-function findIn(pattern: RE2JS, { pieces, nested, wholes }: ReadText): Span[] | undefined {
-  const spans = pieces.flatMap((text, piece) => findAll(pattern, text).map(({ start, end }): Span => [piece, start, end]));
-  const inside = nested.filter(({ text }) => pattern.test(text)).map(({ piece }): Span => [piece, 0, pieces[piece]!.length]);
-  if (spans.length + inside.length > 0) return [...spans, ...inside];
+/** What a reader may take a string for: without invisible characters, and the strings in it if it is JSON with escapes. */
+function readingsOf(text: string, form: TextForm): string[] {
+  const plain = plainly(text);
+  return [...(plain === text ? [] : [plain]), ...(form === 'message' ? [] : nestedIn(text, mostNested))];
+}
+
+/** Invisible characters and other forms of letters and digits, such as full-width ones, look the same to a reader. */
+const plainly = (text: string) => (isAscii(text) ? text : text.normalize('NFKC').replace(/\p{Cf}/gu, ''));
+
+// oxlint-disable-next-line no-control-regex -- all of ASCII
+const isAscii = (text: string) => !/[^\u0000-\u007f]/.test(text);
+
+function findIn(pattern: RE2JS, { pieces, wholes }: ReadText, form: TextForm): Span[] | undefined {
+  const spans = pieces.flatMap(({ text, readings }, piece) => {
+    const found = findAll(pattern, text).map(({ start, end }): Span => [piece, start, end]);
+    // A string that still hides a match goes as a whole.
+    const rest = found.length === 0 || readings.length === 0 ? readings : readingsOf(without(text, found), form);
+    return rest.some((one) => pattern.test(one)) ? [...found, [piece, 0, text.length] satisfies Span] : found;
+  });
+  if (spans.length > 0) return spans;
   return wholes.some((text) => pattern.test(text)) ? [whole] : undefined;
 }
 

@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import type { PolicyRule } from '../../src/protocol/settings.ts';
 import { defineTool } from '../../src/tools/plugin.ts';
+import { withheldAnswer } from '../../src/wording.ts';
 import { testGateway, type ScriptText } from '../harness/gateway.ts';
 
 const main = 'agent:main:main';
@@ -97,6 +98,7 @@ describe('a rule at PRE_OUTPUT', () => {
     expect((await gw.call('explain.send', { session, text: long })).facts).toMatchObject({ effect: 'BLOCK', code: 'POLICY_BLOCKED' });
     await gw.answer('hello');
     await gw.finished();
-    expect((await gw.rows.deliveries()).at(-1)).toMatchObject({ state: 'dead', text: '' });
+    expect((await gw.rows.deliveries()).at(-2)).toMatchObject({ state: 'dead', text: '' });
+    expect(gw.sent.map(({ text }) => text).slice(-1)).toEqual([withheldAnswer]);
   });
 });
