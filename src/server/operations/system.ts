@@ -37,6 +37,8 @@ export function systemHandlers(context: Context): Handlers<keyof typeof table> {
 }
 
 /** Without the facts about the machine, and without counts, which would tell of hidden sessions. */
-function partly({ pid: _, store: { path: __, ...store }, ...facts }: ReturnType<OperationParts['facts']>) {
-  return { ...facts, store };
+function partly(facts: ReturnType<OperationParts['facts']>) {
+  const { pid: _, store, ...others } = facts;
+  const { path: __, ...known } = store;
+  return { ...others, store: known };
 }
