@@ -10,12 +10,13 @@ import { Outbox } from './delivery/outbox.ts';
 import type { Gateway, GatewayOptions } from './embed.ts';
 import { Engine } from './engine/engine.ts';
 import { Verdicts } from './engine/verdicts.ts';
-import { reasonOf } from './errors.ts';
+import { errorTable, reasonOf, type InterlaneError } from './errors.ts';
 import { createBus, type Bus } from './events/bus.ts';
 import { sendToSession } from './flows/send.ts';
 import { OutsideServers } from './mcp/outside.ts';
 import { logEvents } from './observe/log.ts';
 import { Metrics } from './observe/metrics.ts';
+import { StoreHealth } from './observe/store-health.ts';
 import type { RunClass } from './protocol/run.ts';
 import { keyContext } from './rules/agents.ts';
 import type { World } from './rules/decide.ts';
@@ -34,7 +35,8 @@ import { lockState } from './store/sqlite/lock.ts';
 import { openSqliteStore } from './store/sqlite/open.ts';
 import { inMemory, searchName } from './store/sqlite/search-file.ts';
 import { SqliteSearch } from './store/sqlite/search.ts';
-import { openTimeline, timelineName } from './store/tables/meta.ts';
+import type { StoreParts } from './store/sqlite/store.ts';
+import { openTimeline, probeStore, timelineName } from './store/tables/meta.ts';
 import { builtInTools } from './tools/all.ts';
 import { createInvoker, type Invoker } from './tools/invoke.ts';
 import { forgetWorkspaces } from './tools/workspaces.ts';
@@ -58,7 +60,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
   const after = (ms: number, work: () => void) => clock.after(ms, work);
   const newId = () => randomUUID();
   // A failure that no caller waits for goes to the operator.
-  const report: Report = (what, error, about) => warn(`${what} failed: ${reasonOf(error)}`, about);
+  const report: Report = (what, error, about) => health.report(`${what} failed`, error, about);
 
   const pacer = new Pacer({
     afterTick: (work) => void setImmediate(work),
@@ -83,7 +85,19 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
   const { config } = setup;
 
   // 2. the state and the store in it
-  const { store: opened, cursors, unlock } = await openStore(config, options, clock, metrics);
+  const health = new StoreHealth({ clock, warn, probe: () => store.write(probeStore, { now: now() }, { urgent: true }) });
+  const failed: Report = (what, error, about) => health.report(what, error, about);
+  const {
+    store: opened,
+    cursors,
+    unlock,
+  } = await openStore(config, options, clock, {
+    observe: (commit) => {
+      metrics.countCommit(commit);
+      if (commit.changed) health.wrote();
+    },
+    trouble: (trouble) => health.failed(trouble),
+  });
   const store = verdicts.over(opened);
 
   // 3. events, in the order of the feed
@@ -143,6 +157,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
     },
     host: { bootId: newId(), pid: process.pid, name: hostname() },
     warn,
+    failed,
     onDelta: (delta) => {
       live.delta(delta);
       options.onDelta?.(delta);
@@ -175,7 +190,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
 
   // 8. out to channels, and in from them
   const channels = new Map((options.channels ?? []).map((channel) => [channel.name, channel]));
-  const outbox = new Outbox({ store, clock, current, channels, warn });
+  const outbox = new Outbox({ store, clock, current, channels, warn, failed });
   const receive = createInbound({ current, engine, now, newId });
 
   // 9. the port for clients
@@ -202,10 +217,11 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
       newId,
       secret: (bytes) => randomBytes(bytes).toString('base64url'),
       model: () => runtimes.choiceOf(current().world.agents.defaultId)?.ref ?? 'scripted',
-      warnings: () => [...current().warnings, ...outside.warnings(), ...searchTrouble(search.trouble())],
+      warnings: () => [...health.warnings(), ...current().warnings, ...outside.warnings(), ...searchTrouble(search.trouble())],
       searchable: () => search.trouble() === undefined,
       pendingConfig: () => pending,
       stopping: () => closing !== undefined,
+      storeWell: () => health.well,
       isGuest: (session) => runtimes.isGuest(session),
       extendMcp: options.extendMcp,
       report,
@@ -227,6 +243,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
     undoTranscripts();
     await transcripts.close();
     await search.close();
+    health.close();
     await store.close();
     await verdicts.close();
     unlock();
@@ -287,16 +304,26 @@ interface Opened {
 }
 
 /** The store that was given, or the SQLite file in the state directory, which belongs to one process at a time. */
-async function openStore(config: Config, options: GatewayOptions, clock: Clock, metrics: Metrics): Promise<Opened> {
-  const { stateDir, fatal = () => process.exit(70) } = options;
+async function openStore(
+  config: Config,
+  options: GatewayOptions,
+  clock: Clock,
+  watch: Pick<StoreParts, 'observe' | 'trouble'>,
+): Promise<Opened> {
+  const { stateDir, warn = () => {} } = options;
+  const end = (error: InterlaneError) => {
+    if (options.log) options.log.error(`gateway ends: ${error.message}`);
+    else warn(`gateway ends: ${error.message}`);
+    process.exit(errorTable.INTERNAL.exit);
+  };
   if (options.store) return { store: options.store, cursors: await openCursors(options.store), unlock: () => {} };
   const unlock = lockState(stateDir, { pid: process.pid, host: hostname(), startedAt: clock.now() });
   try {
     const store = openSqliteStore(stateDir, config.store.durability, {
       afterTick: (work) => void setImmediate(work),
       elapsed: () => clock.elapsed(),
-      fatal,
-      observe: metrics.countCommit,
+      fatal: options.fatal ?? end,
+      ...watch,
     });
     return { store, cursors: await openCursors(store), unlock };
   } catch (thrown) {

@@ -25,6 +25,12 @@ void run({
     process.on(name, handler);
     return () => process.off(name, handler);
   },
+  onCrash: (handler) => {
+    process.once('uncaughtException', (error) => {
+      handler(error);
+      process.exit(errorTable.INTERNAL.exit);
+    });
+  },
   now: () => Math.round(performance.timeOrigin + performance.now()),
   sleep: (ms, signal) => sleep(ms, undefined, { signal }),
   newId: () => randomUUID(),

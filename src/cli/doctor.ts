@@ -1,5 +1,5 @@
 // `interlane doctor`: checks everything a gateway needs and suggests a fix for each problem. Changes nothing.
-import { existsSync, readFileSync, statfsSync, statSync } from 'node:fs';
+import { accessSync, constants, existsSync, readFileSync, statfsSync, statSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { defaultConfig, loadConfig } from '../config/load.ts';
@@ -9,7 +9,8 @@ import type { CliFile } from '../server/cli-file.ts';
 import type { Setup } from '../setup.ts';
 import { inspectStore, isHeld } from '../store/sqlite/inspect.ts';
 import { setupHere } from './config-check.ts';
-import { running } from './reach.ts';
+import { storeTrouble } from '../observe/store-health.ts';
+import { reached, running } from './reach.ts';
 import { answer, oneLine, paint, size, type Terminal } from './terminal.ts';
 
 export interface DoctorFlags extends PathFlags {
@@ -47,7 +48,7 @@ export async function doctor(terminal: Terminal, flags: DoctorFlags): Promise<nu
     ...configFindings,
     ...checkState(paths.stateDir),
     checkStore(paths.stateDir),
-    checkGateway(paths.stateDir, own),
+    await checkGateway(terminal, paths.stateDir, own),
     await checkPort(host, flags.port, portOf(terminal) ?? port, own),
     checkSpace(paths.stateDir),
     ...(setup ? [await checkModel(setup)] : []),
@@ -118,11 +119,28 @@ function checkState(stateDir: string): Finding[] {
     return [bad('state', 'STATE_UNUSABLE', `${stateDir} belongs to another user`, `run: sudo chown -R ${own} ${stateDir}`)];
   if ((found.mode & 0o700) !== 0o700)
     return [bad('state', 'STATE_UNUSABLE', `you cannot read and write ${stateDir}`, `run: chmod 700 ${stateDir}`)];
+  const locked = ['', 'interlane.db', 'interlane.db-wal', 'lock.db'].map((name) => join(stateDir, name)).find(isReadOnly);
+  if (locked !== undefined)
+    return [
+      bad('state', 'STATE_UNUSABLE', `${locked} cannot be written`, 'make it writable (chmod u+w), or choose another with --state-dir'),
+    ];
   const open = (file: string) => ((statSync(file, { throwIfNoEntry: false })?.mode ?? 0) & 0o077) !== 0;
   if (open(stateDir)) return [note('state', `other users of this machine can read ${stateDir}`, `run: chmod 700 ${stateDir}`)];
   const names = ['interlane.db', 'search.db', 'cli.json'].map((name) => join(stateDir, name)).filter(open);
   if (names.length > 0) return [note('state', `other users can read ${names.join(', ')}`, `run: chmod 600 ${names.join(' ')}`)];
   return [ok('state', `${stateDir}, private to you`)];
+}
+
+/** By its mode, and by the system, which knows of disks that are mounted for reading. */
+function isReadOnly(file: string): boolean {
+  const found = statSync(file, { throwIfNoEntry: false });
+  if (!found) return false;
+  try {
+    accessSync(file, constants.W_OK);
+    return (found.mode & 0o200) === 0;
+  } catch {
+    return true;
+  }
 }
 
 function checkStore(stateDir: string): Finding {
@@ -136,8 +154,13 @@ function checkStore(stateDir: string): Finding {
   }
 }
 
-function checkGateway(stateDir: string, own: CliFile | undefined): Finding {
-  if (own) return ok('gateway', `running at ${own.url} (process ${own.pid})`);
+async function checkGateway(terminal: Terminal, stateDir: string, own: CliFile | undefined): Promise<Finding> {
+  if (own) {
+    const where = `running at ${own.url} (process ${own.pid})`;
+    const { warnings } = await reached(terminal, { ...own, stateDir }, (client) => client.call('status', {}));
+    const trouble = warnings.find((warning) => warning.startsWith(storeTrouble));
+    return trouble === undefined ? ok('gateway', where) : bad('gateway', 'STORE_FAILED', `${where}, but its ${trouble}`, 'see its log');
+  }
   if (!isHeld(stateDir)) return ok('gateway', 'not running; start it with: interlane up');
   const holder = holderOf(stateDir);
   const fix =

@@ -10,6 +10,8 @@ export interface Terminal {
   stderr: NodeJS.WritableStream & { isTTY?: boolean };
   /** Returns the undo. */
   onSignal(name: 'SIGINT' | 'SIGTERM', handler: () => void): () => void;
+  /** Calls the handler with an error that nothing caught; the process ends after it. */
+  onCrash(handler: (error: unknown) => void): void;
   now(): number;
   /** Resolves after the time, or rejects when the signal is aborted. */
   sleep(ms: number, signal: AbortSignal): Promise<void>;

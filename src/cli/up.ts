@@ -38,6 +38,8 @@ export async function up(terminal: Terminal, paths: Paths, { config, places }: L
     write: (line) => void terminal.stderr.write(visible(line.trimEnd()) + '\n'),
   });
   const warn: Warn = (message, about = {}) => log.warn(about, message);
+  // The operator learns from the log why a gateway is gone.
+  terminal.onCrash((error) => log.error({ stack: error instanceof Error ? error.stack : undefined }, `gateway ends: ${reasonOf(error)}`));
   const found = await modelHere(terminal, config);
   let gateway: Awaited<ReturnType<typeof startGateway>>;
   try {

@@ -7,6 +7,7 @@ import type { DeliveryState } from '../protocol/delivery.ts';
 import type { Body, ReadQuery } from '../store/contract.ts';
 import type { DeliveryRow, SessionRow } from '../store/rows.ts';
 import * as deliveries from '../store/tables/deliveries.ts';
+import { isRestored, restoredIsSettled } from '../store/tables/meta.ts';
 import * as sessions from '../store/tables/sessions.ts';
 
 const orphansAtOnce = 50;
@@ -93,17 +94,33 @@ export const orphanSending: EngineCommand<{ owner: number; now: number }, number
   name: 'orphan sending',
   *body(t, { owner, now }) {
     const orphans = yield* deliveries.orphans(t, owner, orphansAtOnce);
-    yield* t.lock(...new Set(orphans.map((delivery) => `dest:${delivery.dest_key}` as const)));
-    for (const delivery of orphans) {
-      const session = yield* sessions.get(t, delivery.session_pk);
-      const error = 'the gateway stopped while sending this; it may or may not have arrived';
-      yield* deliveries.unknown(t, delivery.pk, error);
-      yield* deliveries.nextHead(t, delivery.dest_key);
-      noteDelivery(t, session, delivery, 'unknown', now, error);
-    }
+    yield* giveUp(t, orphans, 'the gateway stopped while sending this; it may or may not have arrived', now);
     return orphans.length;
   },
 };
+
+/** In a restored state: what was open when the backup was made may have been sent after it. Call again until it returns 0. */
+export const doubtRestored: EngineCommand<{ now: number }, number> = {
+  name: 'doubt restored deliveries',
+  *body(t, { now }) {
+    if (!(yield* isRestored(t))) return 0;
+    const open = yield* deliveries.someOpen(t, orphansAtOnce);
+    yield* giveUp(t, open, 'this was pending in the backup that was restored; it may have been sent after the backup was made', now);
+    if (open.length === 0) yield* restoredIsSettled(t);
+    return open.length;
+  },
+};
+
+/** Its outcome is unknown, and an operator decides what becomes of it. */
+function* giveUp(t: Tx, open: DeliveryRow[], error: string, now: number): Body<void> {
+  yield* t.lock(...new Set(open.map((delivery) => `dest:${delivery.dest_key}` as const)));
+  for (const delivery of open) {
+    const session = yield* sessions.get(t, delivery.session_pk);
+    yield* deliveries.unknown(t, delivery.pk, error);
+    yield* deliveries.nextHead(t, delivery.dest_key);
+    noteDelivery(t, session, delivery, 'unknown', now, error);
+  }
+}
 
 export const nextPending: ReadQuery<object, number | undefined> = {
   name: 'next pending',

@@ -7,8 +7,8 @@ import { reasonOf } from '../errors.ts';
 import { searchOf } from '../rules/hooks.ts';
 import type { Store } from '../store/contract.ts';
 import type { DeliveryRow } from '../store/rows.ts';
-import { beginSending, dueTexts, nextPending, orphanSending, settleDelivery, type Settlement } from './deliveries.ts';
-import type { Warn } from '../warn.ts';
+import { beginSending, doubtRestored, dueTexts, nextPending, orphanSending, settleDelivery, type Settlement } from './deliveries.ts';
+import type { Report, Warn } from '../warn.ts';
 
 export interface OutboxParts {
   store: Store;
@@ -16,6 +16,8 @@ export interface OutboxParts {
   current: Current;
   channels: Map<string, Channel>;
   warn: Warn;
+  /** `what` is a sentence about a failure that no caller waits for. */
+  failed: Report;
 }
 
 const atOnce = 16;
@@ -49,8 +51,12 @@ export class Outbox {
 
   /** Marks deliveries that the last gateway was sending when it died as unknown; they are not sent again automatically. */
   async start(member: number): Promise<void> {
-    const { store, clock } = this.parts;
+    const { store, clock, warn } = this.parts;
     this.member = member;
+    let doubted = 0;
+    for (let n = 1; n > 0; doubted += n) n = await store.write(doubtRestored, { now: clock.now() }, { urgent: true });
+    if (doubted > 0)
+      warn(`${doubted} deliveries were pending in the backup that was restored; their outcome is unknown, and they are not sent`);
     while ((await store.write(orphanSending, { owner: member, now: clock.now() }, { urgent: true })) > 0);
     this.undoFollow = store.follow((events) => {
       if (events.some((event) => event.kind === 'delivery' && event.state === 'pending')) this.look();
@@ -81,7 +87,7 @@ export class Outbox {
     this.looking = this.take()
       .catch((thrown: unknown) => {
         if (!this.running) return;
-        this.parts.warn(`deliveries could not be claimed: ${reasonOf(thrown)}`);
+        this.parts.failed('deliveries could not be claimed', thrown);
         this.cancelTimer = this.parts.clock.after(firstRetryMs, () => this.look());
       })
       .finally(() => {
@@ -155,14 +161,14 @@ export class Outbox {
 
   /** Retries the write of the outcome, so that a disk that is full for a moment does not block a destination. */
   private async record(delivery: DeliveryRow, settled: Settlement): Promise<void> {
-    const { store, clock, warn } = this.parts;
+    const { store, clock, failed } = this.parts;
     for (let waitMs = firstRetryMs; ; waitMs = Math.min(waitMs * 2, longestSleepMs)) {
       try {
         const { pk, dest_key: destKey, attempts } = delivery;
         return await store.write(settleDelivery, { pk, destKey, attempts, ...settled, now: clock.now() }, { urgent: true });
       } catch (thrown) {
         const last = !this.running; // the next start finds it as unknown
-        warn(`delivery ${delivery.id} could not be settled${last ? '' : ' yet'}: ${reasonOf(thrown)}`, { delivery: delivery.id });
+        failed(`delivery ${delivery.id} could not be settled${last ? '' : ' yet'}`, thrown, { delivery: delivery.id });
         if (last) return;
         await new Promise<void>((resolve) => {
           const cancel = clock.after(waitMs, () => wake());

@@ -3,7 +3,7 @@ import { InterlaneError } from '../errors.ts';
 import type { RunView } from '../protocol/run.ts';
 import type { SessionRow } from '../store/rows.ts';
 import { accept, type Accepted, type AcceptArgs } from './accept.ts';
-import { joinStore } from './member.ts';
+import { doubtRestoredCalls, joinStore } from './member.ts';
 import { answerOffer, giveBack, takeOffer, type Answered, type Inbox } from './offers.ts';
 import type { Operator } from './policy.ts';
 import { moveDueTimes, setBackSince } from './rearm.ts';
@@ -55,6 +55,7 @@ export class Engine {
   async start(mains: Main[]): Promise<number> {
     const { store, clock, host } = this.parts;
     const owner = await store.write(joinStore, { ...host, now: clock.now() }, { urgent: true });
+    await store.write(doubtRestoredCalls, {}, { urgent: true });
     const setBack = await store.read(setBackSince, { now: clock.now() });
     if (setBack !== 0) await this.clockJumped(setBack);
     while ((await store.write(this.commands.recover, { owner, now: clock.now() }, { urgent: true })) > 0);

@@ -11,7 +11,7 @@ import type { Claim } from './lease.ts';
 import type { Runner } from './runner.ts';
 import { claimRuns, finishRun, releaseRun } from './runs.ts';
 import { makeTurn } from './turn.ts';
-import type { Warn } from '../warn.ts';
+import type { Report, Warn } from '../warn.ts';
 
 /** Text while a model writes it. `replace`: the earlier text of this step is void, and another attempt at the step begins. */
 export interface Delta {
@@ -34,6 +34,8 @@ export interface SchedulerParts {
   runner(session: SessionRow): Runner;
   caps: Record<RunClass, number>;
   warn: Warn;
+  /** `what` is a sentence about a failure that no caller waits for. */
+  failed: Report;
   /** Text while a model writes it; ephemeral. */
   onDelta?(delta: Delta): void;
 }
@@ -145,7 +147,7 @@ export class Scheduler {
       })
       .catch((thrown: unknown) => {
         if (!this.running) return;
-        this.parts.warn(`runs could not be claimed: ${reasonOf(thrown)}`);
+        this.parts.failed('runs could not be claimed', thrown);
         this.parts.clock.after(retryMs, () => this.pump());
       })
       .finally(() => {
@@ -254,7 +256,7 @@ export class Scheduler {
     } catch (failed) {
       if (isLost(failed)) return;
       // The row is still "running", so the next start recovers it.
-      this.parts.warn(`run ${claim.run.id} could not be ended: ${reasonOf(failed)}`, aboutRun(claim));
+      this.parts.failed(`run ${claim.run.id} could not be ended`, failed, aboutRun(claim));
     }
   }
 
@@ -265,7 +267,7 @@ export class Scheduler {
         return await this.parts.store.write(this.finishRun, end, { urgent: true, bytes: end.text?.length ?? 0 });
       } catch (thrown) {
         if (!(thrown instanceof InterlaneError && thrown.code === 'STORE_FAILED' && this.running)) throw thrown;
-        this.parts.warn(`run could not be ended yet: ${thrown.message}`, aboutRun(claim));
+        this.parts.failed('run could not be ended yet', thrown, aboutRun(claim));
         await new Promise<void>((resolve) => this.parts.clock.after(wait, resolve));
       }
     }

@@ -1,6 +1,5 @@
 // Handles due rows: stopped queues, waits, offers, flows, retention. Sleeps until the next deadline.
 import type { Clock } from '../clock.ts';
-import { reasonOf } from '../errors.ts';
 import type { FeedEvent } from '../protocol/event.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
 import * as runs from '../store/tables/runs.ts';
@@ -10,7 +9,7 @@ import { sweepOffers } from './offers.ts';
 import { forgotten, purgeSome, toForget } from './retention.ts';
 import { sweepStops } from './sessions.ts';
 import { sweepWaits } from './wait.ts';
-import type { Warn } from '../warn.ts';
+import type { Report } from '../warn.ts';
 
 export interface SweeperParts {
   store: Store;
@@ -20,7 +19,8 @@ export interface SweeperParts {
   keepMs?: number;
   /** Deletes purged sessions from the search index and other data beside the store. False: try again later. */
   forget?(sessionPks: number[]): Promise<boolean>;
-  warn: Warn;
+  /** `what` is a sentence about a failure that no caller waits for. */
+  failed: Report;
   /** Called when a run may have become ready. */
   ready(): void;
 }
@@ -61,10 +61,10 @@ export class Sweeper {
   sweep(): void {
     if (!this.running) return;
     this.cancel();
-    const { clock, warn } = this.parts;
+    const { clock, failed } = this.parts;
     this.turn().catch((thrown: unknown) => {
       if (!this.running) return;
-      warn(`sweep failed: ${reasonOf(thrown)}`);
+      failed('sweep failed', thrown);
       this.cancel = clock.after(longestSleepMs, () => this.sweep());
     });
   }
@@ -85,7 +85,7 @@ export class Sweeper {
 
   /** Runs beside the sweep and never delays it: the index deletes at its own pace. */
   private forget(): void {
-    const { store, warn, forget = async () => true } = this.parts;
+    const { store, failed, forget = async () => true } = this.parts;
     const work = async () => {
       for (;;) {
         const sessionPks = await store.read(toForget, {});
@@ -94,7 +94,7 @@ export class Sweeper {
       }
     };
     this.forgetting ??= work()
-      .catch((thrown: unknown) => this.running && warn(`search index could not delete purged sessions yet: ${reasonOf(thrown)}`))
+      .catch((thrown: unknown) => this.running && failed('search index could not delete purged sessions yet', thrown))
       .then(() => (this.forgetting = undefined));
   }
 }

@@ -43,8 +43,6 @@ export class Metrics {
     [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.2, 1],
   );
   private readonly commitFailures = this.exposition.counter('interlane_store_failures_total', 'Commits that failed as a whole.');
-  /** Whether the last commit succeeded. */
-  storeHealthy = true;
   private readonly commitSize = this.exposition.histogram(
     'interlane_store_commit_commands',
     'Commands that shared a commit.',
@@ -56,7 +54,6 @@ export class Metrics {
 
   /** Counts commits of the store. */
   readonly countCommit = ({ commands, ms, failed }: { commands: number; ms: number; failed: boolean }) => {
-    this.storeHealthy = !failed;
     if (failed) {
       this.commitFailures.inc({});
       return;

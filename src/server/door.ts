@@ -90,6 +90,8 @@ export interface DoorParts {
   /** Whether the search index can be written. */
   searchable(): boolean;
   stopping(): boolean;
+  /** False while the store cannot write or is damaged. */
+  storeWell(): boolean;
   isGuest(session: SessionRow): boolean;
   extendMcp: McpParts['extend'];
   report: Report;
@@ -151,7 +153,7 @@ export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door &
   });
   const { operations = allOperations } = listen;
   const dispatch = createDispatch(operations, handlers);
-  const well = () => metrics.storeHealthy && !parts.stopping();
+  const well = () => parts.storeWell() && !parts.stopping();
   const clients = new TokenClients(parts.pacer, auth);
   const sockets = new Sockets({
     well,

@@ -110,6 +110,7 @@ export class Hand implements AsyncDisposable {
         caps,
         host: { bootId: `boot${ids++}`, pid: 1, name: 'here' },
         warn: (message) => this.warnings.push(message),
+        failed: (what, error) => this.warnings.push(`${what}: ${String(error)}`),
       });
     this.engine = this.make();
   }

@@ -125,6 +125,21 @@ export function failWrite(gw: Has, name: string): () => boolean {
   return () => failed;
 }
 
+/** From now on SQLite refuses every change as it does on a full disk: nothing of the transaction is kept. Returns the undo. */
+export function fillDisk(): () => void {
+  const { answer } = Connection.prototype;
+  Connection.prototype.answer = function (this: Connection, query) {
+    if (!/^(INSERT|UPDATE|DELETE)/.test(query.sql)) return answer.call(this, query);
+    if (this.database.isTransaction) this.database.exec('ROLLBACK');
+    throw Object.assign(new Error('database or disk is full'), { errcode: 13 });
+  };
+  const undo = () => {
+    Connection.prototype.answer = answer;
+  };
+  onTestFinished(undo);
+  return undo;
+}
+
 /** Changes every query of every store that contains the text. Returns the undo. */
 export function rewriteQueries(text: string, by: string): () => void {
   const { answer } = Connection.prototype;

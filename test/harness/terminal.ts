@@ -51,6 +51,7 @@ export function started(
       if (name === 'SIGINT') handlers.add(handler);
       return () => void handlers.delete(handler);
     },
+    onCrash() {},
     now: () => Date.now(),
     sleep: (ms, signal) => pause(ms, undefined, { signal }),
     newId: () => crypto.randomUUID(),

@@ -1,9 +1,11 @@
 // A disk that fails in the middle of a commit: a limit on the size of files makes the system refuse a real write.
+import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { databaseName } from '../../src/store/sqlite/open.ts';
-import { scratch, start } from './child.ts';
+import { connect } from '../../src/client/client.ts';
+import { complaints, scratch, start, type Running } from './child.ts';
 
 const program = `
   import { openSqliteStore } from ${JSON.stringify(resolve('src/store/sqlite/open.ts'))};
@@ -52,4 +54,47 @@ it('an I/O error at the commit is reported as an unknown outcome, and everything
   database.close();
   expect(found.slice(0, kept.length)).toEqual(kept);
   expect(found.slice(kept.length).every((key) => key === failed)).toBe(true);
+});
+
+describe('a gateway that ends by a fault', () => {
+  /** The real command, after a word to the shell that starts it. */
+  async function up(state: string, before: string, env: Record<string, string> = {}): Promise<Running> {
+    const command = [process.execPath, resolve('bin/interlane.cjs'), 'up', '--port', '0', '--state-dir', state];
+    const running = start('sh', ['-c', `${before} exec "$@"`, 'sh', ...command], { env });
+    await running.printed('Up. Press Ctrl-C to stop.');
+    return running;
+  }
+  const lastWords = (stderr: string) => JSON.parse(complaints(stderr).at(-1)!) as { level: string; msg: string; stack?: string };
+
+  it('because the disk reported an error says so in its log before it exits', async () => {
+    const state = scratch();
+    const running = await up(state, 'ulimit -f 8192 &&');
+    const { url, token } = JSON.parse(readFileSync(join(state, 'cli.json'), 'utf8')) as { url: string; token: string };
+    const client = await connect({ url, token, client: { id: 'cli', mode: 'cli', version: '0', platform: 'test' } });
+    const filling = (async () => {
+      for (;;) await client.call('chat.inject', { sessionKey: 'main', message: 'x'.repeat(500_000) });
+    })();
+    await expect(filling).rejects.toMatchObject({});
+    const { status, stderr } = await running.finished;
+    client.close();
+    expect(status).toBe(70);
+    expect(lastWords(stderr)).toMatchObject({
+      level: 'error',
+      msg: 'gateway ends: store could not write: the disk reported an error; whether it was kept shows after a restart',
+    });
+  });
+
+  it('because nothing caught an error says so in its log before it exits', async () => {
+    const faulty = `process.on('SIGUSR2', () => { throw new Error('nobody caught this'); })`;
+    const env = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(faulty)}` };
+    const running = await up(scratch(), '', env);
+    running.child.kill('SIGUSR2');
+    const { status, stderr } = await running.finished;
+    expect(status).toBe(70);
+    expect(lastWords(stderr)).toMatchObject({
+      level: 'error',
+      msg: 'gateway ends: nobody caught this',
+      stack: expect.stringContaining('at '),
+    });
+  });
 });

@@ -46,6 +46,7 @@ async function interlane(argv: string[], input = ''): Promise<{ status: number; 
     stdout: sink('stdout'),
     stderr: sink('stderr'),
     onSignal: () => () => {},
+    onCrash() {},
     now: () => 0,
     sleep: () => Promise.resolve(),
     newId: () => `id-${++ids}`,

@@ -48,7 +48,7 @@ function notes(file: string): string[] {
   const database = new DatabaseSync(file);
   const rows = database.prepare('SELECT key FROM meta ORDER BY key').all();
   database.close();
-  return rows.map((row) => String(row['key']));
+  return rows.map((row) => String(row['key'])).filter((key) => key !== 'from backup'); // the mark of a restore itself
 }
 
 const mode = (file: string) => (statSync(file).mode & 0o777).toString(8);

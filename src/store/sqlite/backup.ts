@@ -21,6 +21,7 @@ import { applicationId, migrations } from '../migrations.ts';
 import { endTimeline } from '../tables/meta.ts';
 import { Connection, explain, sqliteCode } from './database.ts';
 import { lockState, type Holder } from './lock.ts';
+import { noteBackup } from './missing.ts';
 import { databaseName } from './open.ts';
 import { searchName } from './search-file.ts';
 
@@ -49,6 +50,7 @@ export async function backupStore(stateDir: string, file: string): Promise<{ byt
     check(partial, `store ${source} cannot be backed up: it`);
     renameSync(partial, file);
     syncDirectory(dirname(file));
+    noteBackup(stateDir, file);
     return { bytes: statSync(file).size };
   } catch (thrown) {
     throw asFailure(thrown, `backup ${file} cannot be written`);

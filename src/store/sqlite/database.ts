@@ -169,11 +169,18 @@ export function explain(thrown: unknown): string {
   return codes[sqliteCode(thrown) ?? -1] ?? reasonOf(thrown);
 }
 
+/** What is wrong with the store as a whole, in contrast to one command. `lasting`: writing on does not end it. */
+export function troubleOf(thrown: unknown): { why: string; lasting: boolean } | undefined {
+  const code = sqliteCode(thrown) ?? sqliteCode((thrown as { cause?: unknown }).cause ?? {});
+  if (code === undefined || ![8, 10, 11, 13, 14, 26].includes(code)) return undefined;
+  return { why: codes[code]!, lasting: code === 11 || code === 26 };
+}
+
 /** What a command itself refused passes as it is; what SQLite said becomes a store error. */
 export function asStoreError(thrown: unknown, command: string): unknown {
   // With one writer a conflict cannot end by itself, so running the body again would not help.
   if (thrown instanceof Conflict)
     return new InterlaneError('BUSY', `store is busy with "${command}"; try again in a moment`, { cause: thrown });
   if (thrown instanceof InterlaneError || sqliteCode(thrown) === undefined) return thrown;
-  return new InterlaneError('STORE_FAILED', `store refused "${command}": ${reasonOf(thrown)}`, { cause: thrown });
+  return new InterlaneError('STORE_FAILED', `store refused "${command}": ${troubleOf(thrown)?.why ?? reasonOf(thrown)}`, { cause: thrown });
 }

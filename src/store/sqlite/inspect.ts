@@ -7,6 +7,7 @@ import { isThere } from '../../there.ts';
 import { drive, reading, type Body, type Reading } from '../contract.ts';
 import { applicationId, migrations } from '../migrations.ts';
 import { Connection, explain, sqliteCode } from './database.ts';
+import { refuseLostStore } from './missing.ts';
 import { databaseName } from './open.ts';
 
 const waitMs = 10_000;
@@ -15,11 +16,13 @@ const busy = 5;
 /** Undefined when there is no store yet. Throws what is wrong with it. */
 export function inspectStore(stateDir: string): { file: string; bytes: number } | undefined {
   const file = join(stateDir, databaseName);
-  if (!isThere(file)) return undefined;
+  const found = isThere(file);
+  refuseLostStore(stateDir);
+  if (!found) return undefined;
   const database = openChecked(file);
   try {
-    const found = Object.values(database.prepare('PRAGMA quick_check(1)').get()!)[0];
-    if (found !== 'ok') throw damaged(file, String(found).replaceAll(/\s+/g, ' '));
+    const fault = Object.values(database.prepare('PRAGMA quick_check(1)').get()!)[0];
+    if (fault !== 'ok') throw damaged(file, String(fault).replaceAll(/\s+/g, ' '));
     return { file, bytes: statSync(file).size };
   } catch (thrown) {
     throw thrown instanceof InterlaneError ? thrown : damaged(file, explain(thrown));

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import type { FeedEvent } from '../../protocol/event.ts';
 import type { Store } from '../contract.ts';
 import { openDatabase, type Durability } from './database.ts';
+import { refuseLostStore } from './missing.ts';
 import { Reader } from './reader.ts';
 import { SqliteStore, type StoreParts } from './store.ts';
 
@@ -14,5 +15,6 @@ export function openSqliteStore<Event extends { pos: number } = FeedEvent>(
   parts: StoreParts,
 ): Store<Event> {
   const path = join(stateDir, databaseName);
+  refuseLostStore(stateDir);
   return new SqliteStore<Event>(openDatabase(path, { durability }), parts, new Reader(path, () => parts.elapsed()));
 }

@@ -70,7 +70,7 @@ export class ReaderThread {
     this.waiting.delete(answer.id);
     if (this.waiting.size === 0 && !this.closing) this.worker.unref();
     if (!asked) return;
-    if ('error' in answer) asked.reject(unreadable(answer.error));
+    if ('error' in answer) asked.reject(unreadable(answer.error, answer.code));
     else asked.resolve(answer.answers.map((table, index) => rowsOf(table, asked.queries[index]!)));
   }
 
@@ -90,4 +90,5 @@ function rowsOf({ columns, rows }: Table, { want }: Query): unknown {
   return want === 'all' ? named : named[0];
 }
 
-const unreadable = (why: string) => new InterlaneError('STORE_FAILED', `store could not read: ${why}; try again`);
+const unreadable = (why: string, code?: number) =>
+  new InterlaneError('STORE_FAILED', `store could not read: ${why}; try again`, { cause: { errcode: code } });

@@ -20,7 +20,7 @@ import type { FeedEvent } from '../../protocol/event.ts';
 import type { Pace } from '../../pace.ts';
 import { place } from '../tables/feed.ts';
 import { firstOfCounters } from '../counters.ts';
-import { asStoreError, explain, sqliteCode, type Connection } from './database.ts';
+import { asStoreError, explain, sqliteCode, troubleOf, type Connection } from './database.ts';
 import type { Reader } from './reader.ts';
 import { WriteQueue, type Queued } from './write-queue.ts';
 
@@ -44,8 +44,10 @@ export interface StoreParts {
   /** Milliseconds that only go forward. */
   elapsed(): number;
   fatal(error: InterlaneError): void;
-  /** Told of each commit. */
-  observe?(commit: { commands: number; ms: number; failed: boolean }): void;
+  /** Told of each commit, and whether it has changed anything. */
+  observe?(commit: { commands: number; ms: number; failed: boolean; changed: boolean }): void;
+  /** Told of each failure that is not one command's: a full disk, a damaged file. */
+  trouble?(trouble: { why: string; lasting: boolean }): void;
 }
 
 const batchCommands = 256;
@@ -72,6 +74,8 @@ export class SqliteStore<Event extends { pos: number } = FeedEvent> implements S
   private lost: unknown;
   /** The current command may have changed something. */
   private wrote = false;
+  /** The current batch has changed something. */
+  private changed = false;
   private readonly listeners = new Set<(events: Event[]) => void>();
   /** The last number given of each. This process is the only writer, so they are kept in memory; a command that is undone leaves a gap. */
   private readonly counters: Record<Counter, number>;
@@ -110,12 +114,17 @@ export class SqliteStore<Event extends { pos: number } = FeedEvent> implements S
 
   async read<Args, R>(query: ReadQuery<Args, R>, args: Args, pace?: Pace): Promise<R> {
     if (this.closed) throw new InterlaneError('UNAVAILABLE', 'store is closed; the gateway is stopping');
-    if (!query.rows || !this.reader) return this.readHere(query, args, pace);
-    if (query.rows(args) <= shortRead) {
-      const done = this.tryHere(query, args, pace);
-      if (done) return done.result;
+    try {
+      if (!query.rows || !this.reader) return this.readHere(query, args, pace);
+      if (query.rows(args) <= shortRead) {
+        const done = this.tryHere(query, args, pace);
+        if (done) return done.result;
+      }
+      return await this.reader.read(query, args, pace);
+    } catch (thrown) {
+      this.noteTrouble(thrown);
+      throw asStoreError(thrown, query.name);
     }
-    return this.reader.read(query, args, pace);
   }
 
   /** Undefined if it needs more than a short read may; nothing of it is kept then. */
@@ -204,6 +213,7 @@ export class SqliteStore<Event extends { pos: number } = FeedEvent> implements S
     let done: Done<Event>[] | undefined;
     try {
       this.lost = undefined;
+      this.changed = false;
       this.writer.answer(begin);
       done = this.runBare(next);
       if (!done) {
@@ -219,7 +229,7 @@ export class SqliteStore<Event extends { pos: number } = FeedEvent> implements S
     }
     const ms = this.parts.elapsed() - started;
     for (const { settle } of done) settle();
-    this.parts.observe?.({ commands: taken.length, ms, failed: false });
+    this.parts.observe?.({ commands: taken.length, ms, failed: false, changed: this.changed });
     const published = done.flatMap(({ events }) => events);
     if (published.length > 0) for (const listener of this.listeners) listener(published);
   }
@@ -265,7 +275,8 @@ export class SqliteStore<Event extends { pos: number } = FeedEvent> implements S
     const unknown = sqliteCode(thrown) === ioError;
     const outcome = unknown ? 'whether it was kept shows after a restart' : 'nothing of this was kept, try again';
     const error = new InterlaneError('STORE_FAILED', `store could not write: ${explain(thrown)}; ${outcome}`, { cause: thrown });
-    this.parts.observe?.({ commands: taken.length, ms: 0, failed: true });
+    this.noteTrouble(thrown);
+    this.parts.observe?.({ commands: taken.length, ms: 0, failed: true, changed: false });
     for (const job of taken) job.reject(error);
     if (unknown) this.parts.fatal(error);
   }
@@ -287,14 +298,23 @@ export class SqliteStore<Event extends { pos: number } = FeedEvent> implements S
     if (this.lost !== undefined) throw this.lost;
     this.wrote ||= query.want === 'run' || !query.sql.startsWith('SELECT');
     try {
-      return this.writer.answer(query);
+      const answer = this.writer.answer(query);
+      this.changed ||= changes.test(query.sql) && (query.want !== 'run' || (answer as { changes: number }).changes > 0);
+      return answer;
     } catch (thrown) {
       if (!this.writer.database.isTransaction) this.lost = thrown;
+      this.noteTrouble(thrown);
       throw thrown;
     }
   }
+
+  private noteTrouble(thrown: unknown): void {
+    const trouble = troubleOf(thrown);
+    if (trouble) this.parts.trouble?.(trouble);
+  }
 }
 
+const changes = /^(INSERT|UPDATE|DELETE)/;
 const tooLong = new Error('a short read took too long');
 const readonly = (name: string) => new InterlaneError('INTERNAL', `store is readonly for "${name}", which is not a command`);
 

@@ -147,6 +147,11 @@ export function orphans(t: Reading, me: number, limit: number): Body<DeliveryRow
   );
 }
 
+/** What is open, whichever gateway sends it. */
+export function someOpen(t: Reading, limit: number): Body<DeliveryRow[]> {
+  return t.all<DeliveryRow>(`SELECT * FROM deliveries WHERE state IN ('pending', 'sending') ORDER BY pk LIMIT ?`, limit);
+}
+
 export function* unknown(t: Writing, pk: number, error: string): Body<void> {
   yield* t.run(`UPDATE deliveries SET state = 'unknown', error = ?, head = 0, owner = NULL WHERE pk = ?`, error, pk);
 }

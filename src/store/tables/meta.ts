@@ -30,7 +30,25 @@ export function* notedClock(t: Reading): Body<{ pos: number; at: number } | unde
   return row && (JSON.parse(row.value) as { pos: number; at: number });
 }
 
+/** Changes a row, to find out whether the store can. */
+export const probeStore: Command<{ now: number }, void> = {
+  name: 'probe store',
+  *body(t, { now }) {
+    yield* t.run(`INSERT INTO meta (key, value) VALUES ('probe', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value`, String(now));
+  },
+};
+
 /** What comes next is another history, and a cursor of the one before must not be read in it. */
 export function* endTimeline(t: Writing): Body<void> {
   yield* t.run(`DELETE FROM meta WHERE key = 'timeline'`);
+  yield* t.run(`INSERT INTO meta (key, value) VALUES ('from backup', '1') ON CONFLICT DO NOTHING`);
+}
+
+/** Whether this state was restored and what was open in it is not settled yet. */
+export function* isRestored(t: Reading): Body<boolean> {
+  return (yield* t.one(`SELECT 1 AS found FROM meta WHERE key = 'from backup'`)) !== undefined;
+}
+
+export function* restoredIsSettled(t: Writing): Body<void> {
+  yield* t.run(`DELETE FROM meta WHERE key = 'from backup'`);
 }

@@ -34,6 +34,11 @@ export function* started(t: Writing, runPk: number, step: number, idx: number): 
   yield* t.run(`UPDATE tool_calls SET state = 'started' WHERE run_pk = ? AND step = ? AND idx = ? AND state = 'planned'`, runPk, step, idx);
 }
 
+/** In a restored state, calls that act once may have been made after the backup. */
+export function* assumeStarted(t: Writing): Body<void> {
+  yield* t.run(`UPDATE tool_calls SET state = 'started' WHERE state = 'planned' AND effect = 'once'`);
+}
+
 export function* waiting(t: Writing, runPk: number, step: number, idx: number): Body<void> {
   yield* t.run(`UPDATE tool_calls SET state = 'waiting' WHERE run_pk = ? AND step = ? AND idx = ?`, runPk, step, idx);
 }
