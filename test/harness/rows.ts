@@ -380,6 +380,22 @@ export function asIfKilled(stateDir: string, runId: string, more: { abort_reques
   database.close();
 }
 
+export interface TokenChange {
+  /** The name of the tokens, as a pattern. */
+  like: string;
+  name?: string;
+  level?: number;
+}
+
+/** Changes of a dump's tokens, to be loaded after it. */
+export const changedTokens = (changes: TokenChange[]): string =>
+  changes
+    .map(({ like, ...set }) => {
+      const [field, value] = Object.entries(set)[0]!;
+      return `UPDATE tokens SET ${field} = '${value}' WHERE name LIKE '${like}'`;
+    })
+    .join(';');
+
 /** Writes a dump into a state directory, before a gateway starts there. */
 export function loadState(stateDir: string, dump: string): void {
   const database = new DatabaseSync(join(stateDir, databaseName));

@@ -294,6 +294,8 @@ describe('a level', () => {
       await same('sessions.resolve', (of) => ({ label: of.label, allowMissing }));
       await same('sessions.resolve', (of) => ({ shortId: of.id.slice(0, 8), allowMissing }));
     }
+    await same('sessions.describe', (of) => ({ key: of.key, life: 1 }));
+    await same('sessions.lives', (of) => ({ key: of.key }));
     await same('sessions.preview', (of) => ({ keys: [of.key, of.id] }));
     await same('sessions.patch', (of) => ({ key: of.key, displayName: 'mine' }));
     await same('sessions.reset', (of) => ({ key: of.key }));
@@ -306,6 +308,7 @@ describe('a level', () => {
     await same('sessions.messages.unsubscribe', (of) => ({ key: of.key }));
     await same('chat.history', (of) => ({ sessionKey: of.key }));
     await same('chat.history', (of) => ({ sessionKey: of.id }));
+    await same('chat.history', (of) => ({ sessionKey: of.key, life: 1 }));
     await same('chat.history', (of) => ({ sessionKey: of.key, cursor: 'x.1' }));
     await same('chat.abort', (of) => ({ sessionKey: of.key }));
     await same('chat.abort', (of) => ({ sessionKey: 'main', runId: of.run }));

@@ -7,7 +7,7 @@ import { z } from 'zod';
 import { defineTool } from '../../src/tools/define.ts';
 import { levelName } from '../../src/levels.ts';
 import { TestGateway, type ConfigText, type ScriptText } from '../harness/gateway.ts';
-import { loadState } from '../harness/rows.ts';
+import { changedTokens, loadState, type TokenChange } from '../harness/rows.ts';
 
 const fixture = 'test/fixtures/state-d35cbfc';
 const names = JSON.parse(readFileSync(join(fixture, 'names.json'), 'utf8')) as {
@@ -93,16 +93,19 @@ async function reopened(changes = '') {
 }
 
 describe('a state of schema 3', () => {
-  it.each([
+  it.each<[string, TokenChange[], [string, string]]>([
     ['RESTRICTED, as all admins are', [], ['RESTRICTED', 'RESTRICTED']],
-    ['that of the operator who made them', [`UPDATE tokens SET level = 1 WHERE name = 'admin'`], ['INTERNAL', 'PUBLIC']],
+    ['that of the operator who made them', [{ like: 'admin', level: 1 }], ['INTERNAL', 'PUBLIC']],
     [
       'the present level, if that operator is gone',
-      [`UPDATE tokens SET name = 'other' WHERE name = 'admin'`, `UPDATE tokens SET level = 2 WHERE name LIKE 'browser%'`],
+      [
+        { like: 'admin', name: 'other' },
+        { like: 'browser%', level: 2 },
+      ],
       ['PUBLIC', 'PUBLIC'],
     ],
   ])('has sessions and tokens with a ceiling: %s', async (_, changes, [fable, bound]) => {
-    const { gw } = await reopened(changes.join(';'));
+    const { gw } = await reopened(changedTokens(changes));
     const [guest] = await gw.rows.tokens({ name: 'guest:main:fable' });
     const [other] = await gw.rows.tokens({ name: 'bound' });
     const { clearance } = await gw.rows.session('agent:main:guest:fable');
