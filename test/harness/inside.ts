@@ -6,6 +6,7 @@ import { asFlow } from '../../src/engine/flow.ts';
 import { exchangeFlow } from '../../src/flows/exchange.ts';
 import type { AcceptArgs } from '../../src/engine/accept.ts';
 import { join } from 'node:path';
+import { RE2JS } from 're2js';
 import { onTestFinished } from 'vitest';
 import { setImmediate as tick } from 'node:timers/promises';
 import { Config } from '../../src/config/schema.ts';
@@ -161,6 +162,29 @@ export function countStatements(): { since(): string[] } {
   };
   onTestFinished(() => void (Connection.prototype.answer = answer));
   return { since: () => seen.splice(0, Infinity) };
+}
+
+/** Counts searches of text patterns from here on: all on this thread, and those while a store has a transaction open. */
+export function countSearches(): { all: number; inTransactions: number } {
+  const counted = { all: 0, inTransactions: 0 };
+  const open = new Set<Connection>();
+  const { answer } = Connection.prototype;
+  Connection.prototype.answer = function (this: Connection, query) {
+    if (query.sql.startsWith('BEGIN')) open.add(this);
+    if (/^(COMMIT|ROLLBACK$)/.test(query.sql)) open.delete(this);
+    return answer.call(this, query);
+  };
+  const { matcher } = RE2JS.prototype;
+  RE2JS.prototype.matcher = function (this: RE2JS, text) {
+    counted.all++;
+    if (open.size > 0) counted.inTransactions++;
+    return matcher.call(this, text);
+  };
+  onTestFinished(() => {
+    Connection.prototype.answer = answer;
+    RE2JS.prototype.matcher = matcher;
+  });
+  return counted;
 }
 
 /** How the store finds what is due to be sent. */

@@ -4,6 +4,7 @@ import { z } from 'zod';
 import type { PolicyRule } from '../../src/protocol/settings.ts';
 import { defineTool } from '../../src/tools/plugin.ts';
 import { withheldAnswer } from '../../src/wording.ts';
+import { countSearches } from '../harness/inside.ts';
 import { testGateway, type ScriptText } from '../harness/gateway.ts';
 
 const main = 'agent:main:main';
@@ -101,4 +102,33 @@ describe('a rule at PRE_OUTPUT', () => {
     expect((await gw.rows.deliveries()).at(-2)).toMatchObject({ state: 'dead', text: '' });
     expect(gw.sent.map(({ text }) => text).slice(-1)).toEqual([withheldAnswer]);
   });
+});
+
+it('no transaction searches a text, at any hook', async () => {
+  const hooks = ['PRE_TOOL_CALL', 'POST_TOOL_RESPONSE', 'PRE_CONTEXT_INJECTION', 'PRE_OUTPUT'] as const;
+  const script: ScriptText = [
+    {
+      agent: 'main',
+      when: 'ask',
+      steps: [
+        { calls: [{ tool: 'sessions_send', args: { sessionKey: 'agent:bo:main', message: 'q', timeoutSeconds: 60 } }] },
+        { say: 'done 1' },
+      ],
+    },
+    { steps: [{ say: 'answer 2' }] },
+  ];
+  const gw = await testGateway({
+    script,
+    config: {
+      agents: { list: [{ id: 'main', default: true }, { id: 'bo' }] },
+      tools: { sessions: { visibility: 'all' }, agentToAgent: { enabled: true } },
+      policy: { rules: hooks.map((hook) => ({ id: hook, hook, effect: 'REDACT', match: { text: '\\d' } })) },
+    },
+  });
+  const searches = countSearches();
+  await gw.receive({ origin: { channel: 'loopback', peer: { kind: 'direct', id: 'me' } }, text: 'ask' });
+  await gw.finished();
+  expect(gw.sent.map(({ text }) => text)).toEqual(['done [redacted]']);
+  expect(searches.all).toBeGreaterThan(4);
+  expect(searches.inTransactions).toBe(0);
 });
