@@ -33,7 +33,9 @@ export const toolReferences: ReferenceStyle = {
   idsHaveColons: false,
   missing(written, near) {
     const advice =
-      near.length > 0 ? `did you mean ${near.map((key) => JSON.stringify(key)).join(', ')}?` : 'see sessions_list for the sessions you can reach';
+      near.length > 0
+        ? `did you mean ${near.map((key) => JSON.stringify(key)).join(', ')}?`
+        : 'see sessions_list for the sessions you can reach';
     return `session ${written} was not found among the sessions you can see; ${advice}`;
   },
 };
