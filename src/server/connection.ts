@@ -14,6 +14,7 @@ import {
   type ResponseFrame,
 } from '../protocol/frame.ts';
 import { cookieOf } from './access.ts';
+import { answerText } from './answer.ts';
 import type { Pace, Pacer } from '../pace.ts';
 import type { Auth, TokenEnd } from './auth.ts';
 import { allows, narrowed, frameLimitOf, viewerOf, type Caller } from './rights.ts';
@@ -266,7 +267,7 @@ export class Connection {
       });
       // A client that asks faster than it reads waits for its answers, so that they do not pile up here.
       while (this.drained) await this.drained.promise;
-      this.respond(id, { ok: true, payload: toPeer(payload) });
+      this.respond(id, { ok: true, payload: toPeer(payload) }, method);
     } catch (thrown) {
       if (!this.controller.signal.aborted) this.fail(id, thrown, method, params);
     } finally {
@@ -340,10 +341,10 @@ export class Connection {
     this.respond(id, { ok: false, error: errorShape(thrown) });
   }
 
-  private respond(id: string, answer: { ok: true; payload: unknown } | { ok: false; error: ErrorShape }): void {
+  private respond(id: string, answer: { ok: true; payload: unknown } | { ok: false; error: ErrorShape }, method = 'a request'): void {
     if (this.ws.readyState !== WebSocket.OPEN) return;
     const frame: ResponseFrame = { type: 'res', id, ...answer };
-    void this.send(JSON.stringify(frame));
+    void this.send(answerText(frame, method));
   }
 }
 

@@ -7,6 +7,7 @@ import { routes, type Route, type RouteName } from '../protocol/http.ts';
 import type { ToolAnswer } from '../protocol/operations/tools.ts';
 import type { Tool } from '../tools/define.ts';
 import type { Invoker } from '../tools/invoke.ts';
+import { answerText } from './answer.ts';
 import { requireEverything, viewerOf, type Caller } from './rights.ts';
 import type { Dispatch } from './dispatch.ts';
 import { failureType } from './failure.ts';
@@ -103,8 +104,10 @@ export function createRoutes(parts: RoutesParts): Handlers {
     'GET /sessions': async (http) => json(await dispatch.do('sessions.list', http.query(routes['GET /sessions'].query), callOf(http))),
     'GET /sessions/{key}/history': async (http) => {
       const { caller, headers } = http;
-      const { follow, life, ...wish } = http.query(routes['GET /sessions/{key}/history'].query);
-      const session = await sessionOf(http, (key) => history.findLife(viewerOf(caller), key, life, http.pace));
+      const asked = () => http.query(routes['GET /sessions/{key}/history'].query);
+      // Whether the session is there is looked at before what is asked.
+      const session = await sessionOf(http, (key) => history.findLife(viewerOf(caller), key, attempt(asked)?.life, http.pace));
+      const { follow, life: _, ...wish } = asked();
       const follows = follow ?? headers.get('accept')?.includes('text/event-stream') ?? false;
       // A HEAD has no body, so it gets no stream.
       if (!follows || http.method === 'HEAD')
@@ -179,6 +182,14 @@ function keyOf({ headers }: HttpCall, inBody: string | undefined): string | unde
   return inHeader ?? inBody;
 }
 
+function attempt<R>(work: () => R): R | undefined {
+  try {
+    return work();
+  } catch {
+    return undefined;
+  }
+}
+
 function json(value: unknown, status = 200): Response {
-  return Response.json(value, { status });
+  return new Response(answerText(value, 'this request'), { status, headers: { 'content-type': 'application/json' } });
 }

@@ -34,8 +34,8 @@ export interface HistoryPage {
 }
 
 const mostScanned = 5_000;
-/** A single message that is larger than a page is on a page of its own; above this size its text is cut. */
-const largestMessage = 4 * pageBytes;
+/** A single message that is larger than a page is on a page of its own; above so many pages its text is cut. */
+const largestMessage = 4;
 
 /**
  * The end of a transcript. Entries above the viewer's level are left out, also in a session that it may see. A page looks through
@@ -70,7 +70,7 @@ export const historyPage = (viewer: Viewer): ReadQuery<HistoryWish, HistoryPage>
         from = row.seq;
       }
       // Shaped here, between two statements: no stretch of work has more than the rows of one.
-      messages.push(...(yield* messagesOf(t, taken, runIds, chars)));
+      messages.push(...(yield* messagesOf(t, taken, runIds, most, chars)));
       if (full) return cutPage(messages, most, from);
     }
     return cutPage(messages, most, scanned < mostScanned ? undefined : from);
@@ -108,18 +108,18 @@ export const historyAfter = (
         from = entry.seq;
       }
       more = page.length > taken.length;
-      messages.push(...(yield* messagesOf(t, taken, true)));
+      messages.push(...(yield* messagesOf(t, taken, true, pageBytes)));
     }
     const fit = howManyFit(messages, pageBytes, messageBound);
     return { messages: messages.slice(0, fit), more: more || fit < messages.length };
   },
 });
 
-function* messagesOf(t: Reading, rows: PageEntry[], runIds: boolean, chars?: number): Body<TranscriptMessage[]> {
+function* messagesOf(t: Reading, rows: PageEntry[], runIds: boolean, page: number, chars?: number): Body<TranscriptMessage[]> {
   const pks = runIds ? new Set(rows.flatMap(({ run_pk }) => (run_pk === null ? [] : [run_pk]))) : [];
   const ids = new Map((yield* runIdsOf(t, [...pks])).map(({ pk, id }) => [pk, id]));
   const entries = yield* whole(t, rows, chars);
-  return entries.map((row) => notTooLarge(messageOf(row, row.run_pk === null ? undefined : ids.get(row.run_pk))));
+  return entries.map((row) => notTooLarge(messageOf(row, row.run_pk === null ? undefined : ids.get(row.run_pk)), largestMessage * page));
 }
 
 /** Never below the bytes of a message as JSON. */
@@ -130,11 +130,11 @@ export const messageBound = ({ content, provenance, toolCallId, toolName }: Tran
   return bound;
 };
 
-function notTooLarge(message: TranscriptMessage): TranscriptMessage {
+function notTooLarge(message: TranscriptMessage, most: number): TranscriptMessage {
   const [text] = message.content;
-  if (text?.type !== 'text' || 6 * text.text.length <= largestMessage) return message;
+  if (text?.type !== 'text' || 6 * text.text.length <= most) return message;
   let cut = text.text;
-  while (Buffer.byteLength(JSON.stringify(cut)) > largestMessage) cut = cut.slice(0, Math.floor(cut.length / 2));
+  while (Buffer.byteLength(JSON.stringify(cut)) > most) cut = cut.slice(0, Math.floor(cut.length / 2));
   return cut === text.text ? message : { ...message, content: [{ ...text, text: cut, truncated: true }, ...message.content.slice(1)] };
 }
 

@@ -24,6 +24,7 @@ import type { ReadQuery } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
 import type { Pace, Pacer } from '../pace.ts';
 import type { Tool, ToolContext, ToolOutcome, ToolParts } from './define.ts';
+import { cutResult } from './page.ts';
 
 export interface Invoker {
   /** The names of all current tools. */
@@ -166,7 +167,7 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
     const { usage, isError = false } = outcome;
     if (!mayFlow(level, highest)) return { ...refuse('ABOVE_CLEARANCE', refusal.aboveClearance(tool.name, level, highest)), usage };
     if (result.text === undefined) return { ...refuse(...withheldResult(tool.name, result.decision)), usage };
-    return { text: result.text, isError, taint, usage };
+    return { text: cutResult(result.text), isError, taint, usage };
   };
 
   return {

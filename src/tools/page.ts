@@ -16,3 +16,12 @@ export function shorten(message: TranscriptMessage): TranscriptMessage {
 }
 
 export const sizeOf = (item: unknown) => Buffer.byteLength(JSON.stringify(item)) + 1;
+
+/** The most characters of a result, whatever the tool. Our own tools stay below 80 KiB. */
+const largestResult = 1024 * 1024;
+
+/** After the operator's rules have seen all of it: of a result that is too large only the beginning is kept. */
+export function cutResult(text: string): string {
+  if (text.length <= largestResult) return text;
+  return JSON.stringify({ truncated: true, length: text.length, beginning: text.slice(0, largestAnswer) });
+}

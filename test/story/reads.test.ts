@@ -1,7 +1,9 @@
 // Reads through the door: how large an answer may be, what a page costs, and that one client's pages do not delay another's.
 import { expect, it } from 'vitest';
+import { z } from 'zod';
 import type { Results } from '../../src/protocol/operations/all.ts';
 import type { SessionsPage } from '../../src/protocol/result.ts';
+import { defineTool } from '../../src/tools/define.ts';
 import { testGateway, type TestGateway } from '../harness/gateway.ts';
 import { countStatements } from '../harness/inside.ts';
 
@@ -131,4 +133,26 @@ it('lists for clients and for models have a size too, and go on by cursor', asyn
   const tool = await gw.tool<{ count: number; truncated?: boolean; nextCursor?: string }>('sessions_list', { limit: 200 });
   expect(bytesOf(tool)).toBeLessThanOrEqual(82 * 1024);
   expect(tool).toMatchObject({ truncated: true, nextCursor: expect.any(String) as string });
+});
+
+it('a tool that returns too much keeps the beginning of it, and an answer above 8 MiB is refused', async () => {
+  const flood = defineTool({
+    name: 'flood',
+    description: 'Return much.',
+    effect: 'pure',
+    params: z.strictObject({}),
+    run: async () => ({ value: { all: 'x'.repeat(3 * mebi) } }),
+  });
+  const agents = Array.from({ length: 90 }, (_, n) => ({ id: `a${n}`, name: 'x'.repeat(100_000), default: n === 0 }));
+  const gw = await testGateway({ listen: true, tools: [flood], config: { agents: { list: agents } } });
+  const { result } = await gw.call('tools.invoke', { tool: 'flood', args: {} });
+  expect(result).toMatchObject({ truncated: true, length: 3 * mebi + '{"all":""}'.length, beginning: expect.any(String) as string });
+  expect(bytesOf(result)).toBeLessThan(100 * 1024);
+
+  await expect(gw.call('agents.list')).rejects.toMatchObject({
+    code: 'INVALID_REQUEST',
+    message: expect.stringContaining('8 MiB') as string,
+  });
+  // The connection goes on.
+  expect(await gw.call('health')).toMatchObject({ ok: true });
 });

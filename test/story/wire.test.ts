@@ -345,15 +345,15 @@ describe('history', () => {
       expect(await wire.refusal(method, params)).toMatchObject({ details: { code: 'SESSION_CHANGED' } });
   });
 
-  it('of long messages comes in pages that fit a frame, also as a delta', async () => {
+  it('of long messages comes in pages of at most 1 MiB, also as a delta', async () => {
     const door = await open();
     const wire = await Wire.connect(door.port, door.admin);
     const start = (await wire.call('chat.history', { sessionKey: 'main' })) as { deltaCursor: string };
-    for (let n = 0; n < 8; n++) await wire.call('chat.inject', { sessionKey: 'main', message: 'x'.repeat(900_000) });
+    for (let n = 0; n < 2; n++) await wire.call('chat.inject', { sessionKey: 'main', message: 'x'.repeat(900_000) });
     const delta = await wire.call('chat.history', { sessionKey: 'main', cursor: start.deltaCursor, limit: 1000 });
     const page = await wire.call('chat.history', { sessionKey: 'main', limit: 1000 });
     for (const answer of [delta, page] as { messages: object[]; hasMore: boolean }[]) {
-      expect(answer.messages.length).toBe(5);
+      expect(answer.messages.length).toBe(1);
       expect(answer.hasMore).toBe(true);
     }
   }, 30_000);
@@ -363,9 +363,9 @@ describe('an answer', () => {
   it('that is large waits for its reader, and many of them asked for at once all arrive', async () => {
     const door = await open();
     const wire = await Wire.connect(door.port, door.admin);
-    for (let n = 0; n < 5; n++) await wire.call('chat.inject', { sessionKey: 'main', message: '💥'.repeat(450_000) });
-    const ids = Array.from({ length: 5 }, () => wire.ask('chat.history', { sessionKey: 'main' }));
-    for (const id of ids) expect(((await wire.answer(id)) as { messages: object[] }).messages).toHaveLength(5);
+    await wire.call('chat.inject', { sessionKey: 'main', message: '💥'.repeat(450_000) });
+    const ids = Array.from({ length: 25 }, () => wire.ask('chat.history', { sessionKey: 'main' }));
+    for (const id of ids) expect(((await wire.answer(id)) as { messages: object[] }).messages).toHaveLength(1);
     expect(await wire.call('health')).toMatchObject({ ok: true });
   }, 30_000);
 });
@@ -398,7 +398,7 @@ describe('lists', () => {
     expect((await wire.call('sessions.list', { search: 'FIVE' })).count).toBe(5);
     expect((await wire.call('sessions.list', { search: 's2', limit: 1 })).sessions).toHaveLength(1);
     expect(await wire.call('sessions.list', { agentId: 'nobody' })).toMatchObject({ count: 0, hasMore: false });
-    expect(await wire.call('sessions.list', { limit: 5, offset: 9_000 })).toMatchObject({ count: 0, hasMore: false, nextOffset: null });
+    expect(await wire.call('sessions.list', { limit: 5, offset: 1_900 })).toMatchObject({ count: 0, hasMore: false, nextOffset: null });
   });
 
   it('show archived sessions when asked, cut by the same filters', async () => {
