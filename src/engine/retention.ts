@@ -9,6 +9,7 @@ import * as forgets from '../store/tables/forgets.ts';
 import * as idempotency from '../store/tables/idempotency.ts';
 import * as inputs from '../store/tables/inputs.ts';
 import * as offers from '../store/tables/offers.ts';
+import * as readMarks from '../store/tables/read-marks.ts';
 import * as runs from '../store/tables/runs.ts';
 import * as sessions from '../store/tables/sessions.ts';
 import * as workspaces from '../store/tables/workspaces.ts';
@@ -51,6 +52,7 @@ function* purgeSession(t: Tx, { pk, id, key }: { pk: number; id: string; key: st
   const ended = yield* exchanges.removeOf(t, pk, rowsAtOnce);
   if (ended > 0) return ended;
   yield* forgets.insert(t, pk);
+  yield* readMarks.removeOf(t, pk);
   yield* workspaces.remove(t, `session:${id}`);
   return yield* sessions.remove(t, pk);
 }

@@ -204,7 +204,8 @@ class Reader implements Follower {
   }
 }
 
-const feedAfter: ReadQuery<
+/** Events after a position, in their order. `oldest` is the first one that is kept. */
+export const feedAfter: ReadQuery<
   { cursor: number; limit: number },
   { events: FeedEvent[]; reset: boolean; oldest: number; last: number; more: boolean }
 > = {

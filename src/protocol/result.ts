@@ -68,6 +68,9 @@ export const WireSession = z.object({
   spawnedBy: z.string().exactOptional(),
   totalTokens: z.int().exactOptional(),
   messageCount: z.int(),
+  /** For the caller, if it asked: messages after the one it has marked as read, up to 1,000. */
+  unread: z.boolean().exactOptional(),
+  unreadCount: z.int().exactOptional(),
   /** The model's window. */
   contextTokens: z.int().exactOptional(),
   usage: UsageView.exactOptional(),

@@ -8,9 +8,10 @@ import type { Level } from '../protocol/labels.ts';
 import type { TokenView } from '../protocol/result.ts';
 import { mayFlow } from '../rules/taint.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
+import * as readMarks from '../store/tables/read-marks.ts';
 import * as tokens from '../store/tables/tokens.ts';
 import { Guesses } from './guesses.ts';
-import { requireLevel, requireTime, type Caller } from './rights.ts';
+import { principalOf, requireLevel, requireTime, type Caller } from './rights.ts';
 
 export interface AuthParts {
   store: Store;
@@ -351,6 +352,7 @@ const revoke: EngineCommand<{ name: string; by: Level }, string | undefined> = {
     if (!row || !mayKnow(row, by)) return undefined;
     requireLevel(by, levelName(row.level), `token "${name}"`);
     yield* tokens.remove(t, name);
+    yield* readMarks.removeBy(t, principalOf(name));
     return row.id;
   },
 };

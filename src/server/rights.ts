@@ -73,3 +73,6 @@ export function narrowed(caller: Caller, requested: readonly string[] | undefine
 /** A caller as a viewer of sessions. */
 export const viewerOf = ({ kind, level, sessionKey }: Caller): Viewer =>
   kind === 'session' ? { as: 'visitor', sessionKey: sessionKey ?? '', level } : { as: 'operator', level };
+
+/** What an operator did is recorded under the name of its token. */
+export const principalOf = (tokenName: string) => `operator:${tokenName}`;

@@ -167,6 +167,13 @@ export function createRoutes(parts: RoutesParts): Handlers {
       return json(await dispatch.do('deliveries.settle', { ...body, deliveryId: http.named.decoded }, callOf(http)));
     },
 
+    'GET /feed': async (http) => json(await dispatch.do('feed.read', http.query(routes['GET /feed'].query), callOf(http))),
+    'POST /sessions/{key}/read': async (http) => {
+      const session = await named(http);
+      const body = await http.body(routes['POST /sessions/{key}/read'].body);
+      return json(await dispatch.do('sessions.markRead', { ...body, key: session.key }, callOf(http)));
+    },
+
     'POST /tools/invoke': async (http) => invoke(http, await http.body(routes['POST /tools/invoke'].body)),
     'POST /tools/{name}': async (http) => {
       const { query, body } = routes['POST /tools/{name}'];

@@ -9,10 +9,12 @@ import { requireSessionKey, type SessionKey } from '../rules/session-key.ts';
 import { mayRead, type Viewer } from '../rules/viewer.ts';
 import type { Body, Reading } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
+import { of as marksOf } from '../store/tables/read-marks.ts';
 import { newestTexts } from '../store/tables/entry-pages.ts';
 import { workOf } from '../store/tables/run-pages.ts';
 import { levelsOfKeys } from '../store/tables/session-pages.ts';
 import type { Look } from './pages.ts';
+import { unreadOf } from './read-marks.ts';
 
 /** Facts about sessions that are not in the store. */
 export interface LiveFacts {
@@ -34,6 +36,8 @@ export interface Details {
   preview?: boolean;
   /** The model that would answer if nothing was set on the session. */
   usualModel?: boolean;
+  /** The operator whose unread messages to count. */
+  reader?: string | undefined;
 }
 
 export interface Described {
@@ -52,6 +56,7 @@ export interface Described {
   queued: number;
   spawnedBy: string | undefined;
   preview: string | undefined;
+  unread: number | undefined;
 }
 
 const previewLength = 200;
@@ -63,6 +68,9 @@ export function* describe(t: Reading, look: Look & LiveFacts, rows: readonly Ses
   const work = new Map((details.work ? yield* workOf(t, pks) : []).map((one) => [one.session_pk, one]));
   const origins = details.origin ? yield* namedOrigins(t, viewer, rows) : new Set<string>();
   const texts = new Map((details.preview ? yield* newestTexts(t, pks, previewLength) : []).map((one) => [one.session_pk, one.text]));
+  const read = new Map(
+    (details.reader === undefined ? [] : yield* marksOf(t, details.reader, pks)).map((one) => [one.session_pk, one.seq]),
+  );
   return rows.map((row) => {
     const key = requireSessionKey(row.key, keyContext(world.agents, row.agent));
     const { active_id, active_state, active_since, last_state, queued } = work.get(row.pk) ?? {};
@@ -81,6 +89,7 @@ export function* describe(t: Reading, look: Look & LiveFacts, rows: readonly Ses
       queued: queued ?? 0,
       spawnedBy: row.parent_key !== null && origins.has(row.parent_key) ? row.parent_key : undefined,
       preview: texts.get(row.pk),
+      unread: details.reader === undefined ? undefined : unreadOf(row.next_seq - 1, read.get(row.pk) ?? 0),
     };
   });
 }

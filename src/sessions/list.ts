@@ -16,6 +16,8 @@ import { wireSession } from './views.ts';
 
 export interface ListFilter extends Omit<PageFilter, 'mostScanned'> {
   preview: boolean;
+  /** The operator whose unread messages to count. */
+  reader?: string | undefined;
   /** By the last change of any kind, which is the default, or by the last message. */
   sortBy?: 'updatedAt' | 'lastInteractionAt' | undefined;
 }
@@ -39,7 +41,7 @@ export const listSessions = (look: Look & LiveFacts): ReadQuery<ListFilter, List
   name: 'list sessions',
   // Each session comes with its runs, its parent and its newest message.
   rows: (filter) => rowsOfPage(filter) + 3 * filter.limit + (filter.sortBy === 'lastInteractionAt' ? 2 * mostScanned : 0),
-  *body(t, { preview, sortBy, ...filter }) {
+  *body(t, { preview, reader, sortBy, ...filter }) {
     const parent = filter.spawnedBy === undefined ? undefined : yield* findSession(look).body(t, { session: filter.spawnedBy });
     if (filter.spawnedBy !== undefined && !parent) return { sessions: [], next: undefined, full: false, total: 0 };
     const wish = {
@@ -54,7 +56,7 @@ export const listSessions = (look: Look & LiveFacts): ReadQuery<ListFilter, List
     const total = isEnd ? skip + rows.length : yield* sessionsCount(look).body(t, wish);
     const sessions: WireSession[] = [];
     for (let from = 0; from < rows.length; from += slice)
-      for (const one of yield* describe(t, look, rows.slice(from, from + slice), { work: true, origin: true, preview }))
+      for (const one of yield* describe(t, look, rows.slice(from, from + slice), { work: true, origin: true, preview, reader }))
         sessions.push(wireSession(one));
     const fit = howManyFit(sessions, pageBytes, sessionBound);
     if (fit === rows.length) return { sessions, next, full, total };
@@ -113,10 +115,12 @@ function* byLastMessage(t: Reading, look: Look, wish: Scan): Body<Omit<SessionsP
   }
 }
 
-export const describeSession = (look: Look & LiveFacts): ReadQuery<{ row: SessionRow; preview: boolean }, WireSession> => ({
+export const describeSession = (
+  look: Look & LiveFacts,
+): ReadQuery<{ row: SessionRow; preview: boolean; reader?: string | undefined }, WireSession> => ({
   name: 'describe session',
-  *body(t, { row, preview }) {
-    const [described] = yield* describe(t, look, [row], { work: true, origin: true, preview });
+  *body(t, { row, preview, reader }) {
+    const [described] = yield* describe(t, look, [row], { work: true, origin: true, preview, reader });
     return wireSession(described!);
   },
 });

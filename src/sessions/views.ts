@@ -65,6 +65,8 @@ export function wireSession(described: Described): WireSession {
     transcriptPath: described.transcriptPath,
     taint: row.taint === 0 ? undefined : levelName(row.taint),
     lastMessagePreview: described.preview,
+    unread: described.unread === undefined ? undefined : described.unread > 0,
+    unreadCount: described.unread,
   });
 }
 

@@ -240,6 +240,11 @@ export const migrations: string[] = [
   ALTER TABLE deliveries ADD COLUMN chat_type TEXT;
 
   -- Operators: read marks.
+  -- How far an operator has read a session.
+  CREATE TABLE read_marks (
+    principal TEXT NOT NULL, session_pk INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (principal, session_pk)
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX read_marks_session ON read_marks (session_pk);
 
   `,
 ];

@@ -286,6 +286,10 @@ export class Rows {
     );
   }
 
+  async readMarks(): Promise<number> {
+    return (await this.on.all<{ n: number }>('SELECT count(*) AS n FROM read_marks'))[0]!.n;
+  }
+
   /** What came of a delivery cannot be written, as if the disk were full. */
   failToSettle(failing: boolean): Promise<void> {
     return this.on.run(

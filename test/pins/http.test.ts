@@ -103,6 +103,11 @@ it('the corpus of HTTP', async () => {
   await ask('GET /runs/h4?wait=-1');
   await ask('PUT /runs/h4');
 
+  await ask('GET /feed?limit=2', { route: 'GET /feed' });
+  await ask('GET /feed?limit=0');
+  await ask('POST /sessions/main/read', { body: { seq: 1 }, route: 'POST /sessions/{key}/read' });
+  await ask('POST /sessions/nowhere/read', { body: {} });
+
   corpus.heading('deliveries');
   await call('send', { to: 'ann', message: 'hi', idempotencyKey: 'd1' });
   await gw.finished();

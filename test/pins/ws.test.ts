@@ -146,6 +146,10 @@ it('the corpus of the websocket', async () => {
   await ask('runs.list', { states: ['odd'] });
   await ask('runs.list', { key: 'nowhere' });
   await gw.finished();
+  await ask('feed.read', { limit: 3 });
+  await ask('feed.read', { cursor: 'nonsense' });
+  await ask('sessions.markRead', { key: 'main', seq: 1 });
+  await ask('sessions.markRead', { key: 'nowhere' });
   await gw.rows.addDeliveries('p', 2, 'unknown');
   await ask('deliveries.list', { limit: 2 });
   await ask('deliveries.resend', { deliveryId: 'p1', attempts: 0 });

@@ -96,6 +96,11 @@ describe('every operation', () => {
     expect((await ask('deliveries.list', { limit: 1 })).nextCursor).toBeDefined();
     await ask('deliveries.resend', { deliveryId: 'u1' });
     await ask('deliveries.settle', { deliveryId: 'u2', as: 'failed' });
+    expect((await ask('feed.read', { limit: 200 })).events.map(({ kind }) => kind)).toEqual(
+      expect.arrayContaining(['entry', 'run', 'session', 'delivery']),
+    );
+    await ask('sessions.markRead', { key: 'main' });
+    await ask('sessions.list', { includeUnread: true });
     await ask('tools.invoke', { tool: 'agents_list' });
     await ask('tools.invoke', { tool: 'sessions_history', args: { sessionKey: 'nowhere' } });
     await ask('explain.route', { channel: 'loopback', peer: { kind: 'direct', id: 'you' } });

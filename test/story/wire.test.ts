@@ -920,6 +920,8 @@ describe('the surface', () => {
       'deliveries.list': 'operator.read',
       'deliveries.resend': 'operator.write',
       'deliveries.settle': 'operator.write',
+      'feed.read': 'operator.read',
+      'sessions.markRead': 'operator.read',
       'tools.invoke': 'session',
       'explain.route': 'operator.read',
       'explain.key': 'operator.read',

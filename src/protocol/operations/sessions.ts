@@ -22,6 +22,7 @@ const ListParams = z.strictObject({
   archived: z.union([z.boolean(), z.literal('all')]).optional(),
   pinned: z.boolean().optional(),
   includeLastMessage: z.boolean().optional(),
+  includeUnread: z.boolean().optional(),
   sortBy: z.enum(['updatedAt', 'lastInteractionAt']).optional(),
   ...ignored('includeGlobal', 'includeUnknown', 'includeDerivedTitles', 'configuredAgentsOnly', 'ownerFirst', 'includePeople'),
 });
@@ -55,6 +56,7 @@ export const sessions = {
           archived: true,
           pinned: true,
           includeLastMessage: true,
+          includeUnread: true,
         }),
         answers: { 200: SessionsPage },
       },
@@ -68,6 +70,7 @@ export const sessions = {
       ...agent,
       life: Life.optional(),
       includeLastMessage: z.boolean().optional(),
+      includeUnread: z.boolean().optional(),
       ...ignored('includeDerivedTitles'),
     }),
     result: z.object({ session: WireSession.nullable() }),

@@ -5,6 +5,7 @@ import { chatHandlers } from './chat.ts';
 import { createContext, type Handlers, type OperationParts } from './context.ts';
 import { deliveryHandlers } from './deliveries.ts';
 import { explainHandlers } from './explain.ts';
+import { feedHandlers } from './feed.ts';
 import { sessionHandlers } from './sessions.ts';
 import { systemHandlers } from './system.ts';
 import { toolHandlers } from './tools.ts';
@@ -16,6 +17,7 @@ export function createHandlers(parts: OperationParts): Handlers<OperationName> {
     ...sessionHandlers(context),
     ...chatHandlers(context),
     ...deliveryHandlers(context),
+    ...feedHandlers(context),
     ...toolHandlers(context),
     ...explainHandlers(context),
     ...accessHandlers(context),

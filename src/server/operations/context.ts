@@ -19,7 +19,7 @@ import type { SessionRow } from '../../store/rows.ts';
 import type { Invoker } from '../../tools/invoke.ts';
 import type { Pace } from '../../pace.ts';
 import type { Auth } from '../auth.ts';
-import { viewerOf, type Caller } from '../rights.ts';
+import { principalOf, viewerOf, type Caller } from '../rights.ts';
 
 /** What a connection lends to the operations that subscribe. */
 export interface Subscriptions {
@@ -69,7 +69,7 @@ export function createContext(parts: OperationParts) {
   const { store, engine } = parts;
   const world = () => parts.current().world;
   const view = ({ caller }: Call) => ({ world: world(), viewer: viewerOf(caller), ...parts.liveFacts });
-  const asker = ({ caller }: Call): Asker => ({ principal: `operator:${caller.name}`, level: caller.level });
+  const asker = ({ caller }: Call): Asker => ({ principal: principalOf(caller.name), level: caller.level });
   const operator = ({ caller }: Call) => ({ level: caller.level, sends: false });
   const find = (call: Call, reference: Named) => store.read(findSession(view(call)), reference, call.pace);
   const need = (call: Call, reference: Named) => store.read(requireSession(view(call)), reference, call.pace);
@@ -85,7 +85,8 @@ export function createContext(parts: OperationParts) {
     const { key } = sameLife(row ?? (await need(call, reference)), sessionId);
     return { sessionKey: key };
   };
-  const describe = (call: Call, row: SessionRow, preview = false) => store.read(describeSession(view(call)), { row, preview }, call.pace);
+  const describe = (call: Call, row: SessionRow, preview = false, unread = false) =>
+    store.read(describeSession(view(call)), { row, preview, reader: unread ? asker(call).principal : undefined }, call.pace);
   const mainOf = (agent: string) => formatSessionKey(mainKey(keyContext(world().agents, agent)));
 
   /** `started` for a run that was accepted now; the present state for one that a repeated idempotency key found. */

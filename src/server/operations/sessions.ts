@@ -40,6 +40,7 @@ export function sessionHandlers(context: Context): Handlers<keyof typeof table> 
         pinned: wish.pinned,
         pinnedFirst: true,
         preview: wish.includeLastMessage === true,
+        reader: wish.includeUnread === true ? asker(call).principal : undefined,
         sortBy: wish.sortBy,
       },
       call.pace,
@@ -68,9 +69,9 @@ export function sessionHandlers(context: Context): Handlers<keyof typeof table> 
 
   return {
     'sessions.list': (wish, call) => list(wish, call),
-    'sessions.describe': async ({ key, agentId, life, includeLastMessage }, call) => {
+    'sessions.describe': async ({ key, agentId, life, includeLastMessage, includeUnread }, call) => {
       const row = await store.read(findLife(view(call)), { session: key, agentId, life }, call.pace);
-      return { session: row ? await describe(call, row, includeLastMessage) : null };
+      return { session: row ? await describe(call, row, includeLastMessage, includeUnread) : null };
     },
     'sessions.lives': async ({ key, agentId, limit = 100, before }, call) => {
       const row = await need(call, { session: key, agentId });

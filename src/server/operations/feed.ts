@@ -1,0 +1,79 @@
+// Handlers of `feed.read` and `sessions.markRead`.
+import { feedAfter } from '../../events/bus.ts';
+import { peerMessage } from '../../protocol/compat/openclaw.ts';
+import type { FeedEvent } from '../../protocol/event.ts';
+import type { feed as table, FeedItem } from '../../protocol/operations/feed.ts';
+import { canSee } from '../../rules/viewer.ts';
+import { wireMessage } from '../../sessions/history.ts';
+import { markRead } from '../../sessions/read-marks.ts';
+import type { Context, Handlers } from './context.ts';
+
+/** Rows of one read, and reads of one request: where most events are hidden, a page is short and still has a next one. */
+const rowsOfRead = 100;
+const mostReads = 5;
+/** Comes before every position. */
+const beginning = -1;
+
+export function feedHandlers({ parts, world, asker, operator, need, view }: Context): Handlers<keyof typeof table> {
+  const { store, cursors } = parts;
+  const mark = markRead(parts.current);
+  return {
+    'feed.read': async ({ key, agentId, cursor, limit = 100 }, call) => {
+      const only = key === undefined ? undefined : (await need(call, { session: key, agentId })).key;
+      const { viewer } = view(call);
+      const events: FeedItem[] = [];
+      let at = cursor === undefined ? beginning : cursors.followFrom(cursor);
+      let hasMore = true;
+      for (let reads = 0; reads < mostReads && hasMore && events.length < limit; reads++) {
+        const page = await store.read(feedAfter, { cursor: at, limit: rowsOfRead }, call.pace);
+        if (page.reset && cursor !== undefined) return { events: [], nextCursor: cursors.now(page.oldest - 1), hasMore: true, reset: true };
+        if (page.reset) {
+          at = page.oldest - 1;
+          continue;
+        }
+        hasMore = page.more;
+        for (const event of page.events) {
+          const { sessionKey, agentId: agent, level } = event;
+          if (events.length === limit) break;
+          at = event.pos;
+          if (only !== undefined && sessionKey !== only) continue;
+          if (canSee(world(), viewer, { key: sessionKey, agent, level })) events.push(itemOf(event, cursors.feed(event.pos)));
+        }
+        if (page.events.length > 0 && page.events.at(-1)!.pos > at) hasMore = true;
+        else at = page.last;
+      }
+      return { events, nextCursor: cursors.now(at), hasMore };
+    },
+    'sessions.markRead': async ({ key, agentId, seq }, call) => {
+      const row = await need(call, { session: key, agentId });
+      const { principal } = asker(call);
+      const marked = await store.write(mark, { key: row.key, principal, seq, operator: operator(call), now: parts.now() });
+      return { ok: true, key: row.key, ...marked };
+    },
+  };
+}
+
+function itemOf(event: FeedEvent, cursor: string): FeedItem {
+  const { sessionKey, sessionId, agentId, at: ts } = event;
+  const common = { cursor, sessionKey, sessionId, agentId, ts };
+  const error = 'error' in event && event.error !== undefined ? { error: event.error } : {};
+  switch (event.kind) {
+    case 'entry': {
+      const { id: messageId, seq: messageSeq, runId } = event.message;
+      const message = peerMessage(wireMessage(event.message));
+      return { kind: 'entry', ...common, messageId, messageSeq, ...(runId === undefined ? {} : { runId }), message };
+    }
+    case 'run':
+      return { kind: 'run', ...common, runId: event.runId, state: event.state, ...error };
+    case 'session':
+      return { kind: 'session', ...common, change: event.change };
+    case 'exchange': {
+      const { exchangeId, state, turn, reason } = event;
+      return { kind: 'exchange', ...common, exchangeId, state, turn, ...(reason === undefined ? {} : { reason }) };
+    }
+    case 'delivery': {
+      const { deliveryId, state, channel, recipient } = event;
+      return { kind: 'delivery', ...common, deliveryId, state, channel, recipient, ...error };
+    }
+  }
+}
