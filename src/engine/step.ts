@@ -3,6 +3,7 @@ import type { Cut } from '../protocol/transcript.ts';
 import type { Body } from '../store/contract.ts';
 import type { CallRow, RunRow, SessionRow } from '../store/rows.ts';
 import * as calls from '../store/tables/tool-calls.ts';
+import * as injections from '../store/tables/injections.ts';
 import * as runs from '../store/tables/runs.ts';
 import { appendEntry, type Tx } from './feed.ts';
 import { derivedId } from './ids.ts';
@@ -90,4 +91,25 @@ export function* recordResult(t: Tx, run: RunRow, session: SessionRow, call: Cal
     runId: run.id,
   };
   yield* calls.done(t, call, yield* appendEntry(t, session, entry, now));
+  if (run.injections > 0) yield* appendInjected(t, run, session, now);
+}
+
+/** I4. Appends a message of an operator, or lets it wait while calls of the turn are open: then it has no `seq` yet. */
+export function* inject(t: Tx, session: SessionRow, message: { id: string; text: string }, now: number): Body<number | undefined> {
+  const run = yield* runs.activeIn(t, session.key);
+  if (run?.session_pk === session.pk && (yield* calls.unanswered(t, run.pk)).length > 0) {
+    yield* injections.insert(t, { ...message, run_pk: run.pk, session_pk: session.pk });
+    yield* runs.setInjections(t, run, run.injections + 1);
+    return undefined;
+  }
+  return yield* appendEntry(t, session, { ...message, role: 'assistant', taint: session.taint }, now);
+}
+
+/** After the last result of a step. */
+function* appendInjected(t: Tx, run: RunRow, session: SessionRow, now: number): Body<void> {
+  if ((yield* calls.unanswered(t, run.pk)).length > 0) return;
+  for (const { id, text } of yield* injections.ofRun(t, run.pk))
+    yield* appendEntry(t, session, { id, text, role: 'assistant', taint: session.taint }, now);
+  yield* injections.removeOf(t, run.pk);
+  yield* runs.setInjections(t, run, 0);
 }

@@ -1,25 +1,29 @@
 // An operator's text in the name of a session: a message written into its transcript, or text sent to a channel.
 import { createHash } from 'node:crypto';
 import { deliverDirect } from '../engine/deliver.ts';
-import { appendEntry, type EngineCommand } from '../engine/feed.ts';
+import type { EngineCommand } from '../engine/feed.ts';
 import { derivedId } from '../engine/ids.ts';
+import { inject } from '../engine/step.ts';
 import { InterlaneError } from '../errors.ts';
 import type { DeliveryContext } from '../protocol/session.ts';
 import { byId as deliveryById } from '../store/tables/deliveries.ts';
 import { byId as entryById } from '../store/tables/entries.ts';
+import { byId as injectionById } from '../store/tables/injections.ts';
 import { existing, type OperatorArgs, type Current } from './patch.ts';
 
-/** A message of the assistant, written by hand. */
-export const injectEntry = (current: Current): EngineCommand<OperatorArgs & { text: string; id: string }, { id: string; seq: number }> => ({
+/** A message of the assistant, written by hand. It has no `seq` yet while it waits for the results of open calls. */
+export const injectEntry = (
+  current: Current,
+): EngineCommand<OperatorArgs & { text: string; id: string }, { id: string; seq: number | undefined }> => ({
   name: 'inject',
   *body(t, args) {
     const { world } = current();
     const session = yield* existing(t, world, args);
-    const before = yield* entryById(t, args.id);
-    if (before && (before.session_pk !== session.pk || before.text !== args.text)) throw usedBefore();
-    if (before) return { id: args.id, seq: before.seq };
-    const entry = { id: args.id, role: 'assistant' as const, text: args.text, taint: session.taint };
-    return { id: args.id, seq: yield* appendEntry(t, session, entry, args.now) };
+    const { id, text } = args;
+    const entry = yield* entryById(t, id);
+    const before = entry ?? (yield* injectionById(t, id));
+    if (before && (before.session_pk !== session.pk || before.text !== text)) throw usedBefore();
+    return { id, seq: before ? entry?.seq : yield* inject(t, session, { id, text }, args.now) };
   },
 });
 

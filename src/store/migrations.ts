@@ -238,6 +238,12 @@ export const migrations: string[] = [
   -- Runs, deliveries and faults.
   -- The kind of chat that a delivery goes to, for the send policy at each attempt.
   ALTER TABLE deliveries ADD COLUMN chat_type TEXT;
+  -- Messages that an operator wrote into a transcript while calls of a turn were open. They follow the last result; the run counts them.
+  CREATE TABLE injections (
+    pk INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, run_pk INTEGER NOT NULL, session_pk INTEGER NOT NULL, text TEXT NOT NULL
+  ) STRICT;
+  CREATE INDEX injections_run ON injections (run_pk, pk);
+  ALTER TABLE runs ADD COLUMN injections INTEGER NOT NULL DEFAULT 0;
 
   -- Operators: read marks.
   -- How far an operator has read a session.

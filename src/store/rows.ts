@@ -83,6 +83,17 @@ export interface RunRow {
   ended_at: number | null;
   /** Why a waiting run waits. */
   parked_on: ParkedOn | null;
+  /** How many messages of operators wait for the results of its open calls. */
+  injections: number;
+}
+
+/** A message that an operator wrote into a transcript while calls were open. */
+export interface InjectionRow {
+  pk: number;
+  id: string;
+  run_pk: number;
+  session_pk: number;
+  text: string;
 }
 
 export interface InputRow {

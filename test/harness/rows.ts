@@ -9,6 +9,7 @@ import type {
   DeliveryRow,
   EntryRow,
   ExchangeRow,
+  InjectionRow,
   InputRow,
   OfferRow,
   RunRow,
@@ -48,6 +49,7 @@ export class Rows {
   readonly entries = this.table<EntryRow>('entries', 'pk');
   readonly calls = this.table<CallRow>('tool_calls', 'run_pk, step, idx');
   readonly waits = this.table<WaitRow>('waits', 'pk');
+  readonly injections = this.table<InjectionRow>('injections', 'pk');
   readonly offers = this.table<OfferRow>('offers', 'run_pk');
   readonly stops = this.table<StopRow>('stops', 'lane, upto');
   readonly exchanges = this.table<ExchangeRow>('exchanges', 'pk');

@@ -109,7 +109,7 @@ export const chat = {
   },
   'chat.inject': {
     scope: 'operator.admin',
-    about: 'write a message of the assistant into a transcript, without a run',
+    about: 'write a message of the assistant into a transcript, without a run; it follows the results of open tool calls',
     params: z.strictObject({
       sessionKey: Key,
       ...agent,
@@ -117,7 +117,7 @@ export const chat = {
       label: z.string().min(1).max(100).optional(),
       idempotencyKey: Id.optional(),
     }),
-    result: z.object({ ok: z.literal(true), messageId: z.string(), messageSeq: z.int() }),
+    result: z.object({ ok: z.literal(true), messageId: z.string(), messageSeq: z.int().exactOptional() }),
   },
 
   agent: {

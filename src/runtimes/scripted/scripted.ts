@@ -52,8 +52,9 @@ export function scriptedModel(options: ScriptedOptions): Model {
       const input = prompt[at];
       const message = input ? `${contextOf(input)}\n${textOf(input)}` : '';
       const rule = rules.find((one) => matchesGlob(one.agent, agentId) && one.pattern.test(message));
-      // Counts the finished steps in the transcript, so that a resumed turn continues where it stopped.
-      const taken = prompt.slice(at + 1).filter((message) => message.role === 'assistant').length;
+      // Counts the finished steps in the transcript, so that a resumed turn continues where it stopped. A step that did not end the turn
+      // has calls; other text was written by hand.
+      const taken = prompt.slice(at + 1).filter(({ role, content }) => role === 'assistant' && content.some(isCall)).length;
       const step = rule?.steps[taken];
       if (!step) return { text: '', calls: [], usage: { input: 0, output: 0 } };
       if (step.sleepMs > 0) await options.sleep(step.sleepMs, signal);
@@ -92,6 +93,8 @@ function extract(prompt: PromptMessage[], scope: 'session' | 'topic', topic: str
 function contextOf({ context = '' }: PromptMessage): string {
   return typeof context === 'string' ? context : contextText(context);
 }
+
+const isCall = ({ type }: PromptMessage['content'][number]) => type === 'toolCall';
 
 function textOf(message: PromptMessage): string {
   return message.content.map((block) => (block.type === 'text' ? block.text : '')).join('');

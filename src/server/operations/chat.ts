@@ -69,7 +69,7 @@ export function chatHandlers(context: Context): Handlers<keyof typeof table> {
       const row = await need(call, { session: sessionKey, agentId });
       const text = label === undefined ? message : `[${label}]\n\n${message}`;
       const { id, seq } = await sessions.inject(asker(call), row.key, text, idempotencyKey);
-      return { ok: true, messageId: id, messageSeq: seq };
+      return { ok: true, messageId: id, ...(seq === undefined ? {} : { messageSeq: seq }) };
     },
 
     agent: async ({ message, agentId, sessionKey, sessionId, deliver, timeout, idempotencyKey }, call) => {

@@ -39,6 +39,7 @@ const columns = [
   'started_at',
   'ended_at',
   'parked_on',
+  'injections',
 ] as const satisfies (keyof RunRow)[];
 
 const named = (table: string, prefix: string, names: readonly string[]) =>
@@ -383,6 +384,12 @@ export function* park(t: Writing, pk: number, on: ParkedOn, usedMs: number, read
     usedMs,
     pk,
   );
+}
+
+/** How many injected messages wait for the results of its calls. */
+export function* setInjections(t: Writing, run: RunRow, count: number): Body<void> {
+  yield* t.run('UPDATE runs SET injections = ? WHERE pk = ?', count, run.pk);
+  run.injections = count;
 }
 
 export function* addUsedTime(t: Writing, pk: number, ms: number): Body<void> {
