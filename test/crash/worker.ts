@@ -114,6 +114,23 @@ SqliteStore.prototype.write = function (this: SqliteStore, command, args, option
   return write.call(this, { ...command, body }, args, options);
 } as typeof write;
 
+const read = SqliteStore.prototype.read;
+/** The mutant `forget-steps`: after a crash a turn begins anew, whatever it had done. A thread may carry out the read, so its body is changed. */
+SqliteStore.prototype.read = function (this: SqliteStore, query, args, pace) {
+  if (task.mutant !== 'forget-steps' || !existsSync(task.killed)) return read.call(this, query, args, pace);
+  function* body(...given: Parameters<typeof query.body>): ReturnType<typeof query.body> {
+    const inner = query.body(...given);
+    let step = inner.next();
+    while (!step.done) {
+      const ask = step.value;
+      const prompt = 'sql' in ask && ask.sql.includes('FROM entries WHERE session_pk = ? AND seq < ? AND seq > ?');
+      step = inner.next(yield prompt ? { ...ask, sql: ask.sql.replace('AND seq > ?', `AND seq > ? AND role = 'user'`) } : ask);
+    }
+    return step.value;
+  }
+  return read.call(this, { ...query, body }, args, pace);
+} as typeof read;
+
 /** Mutants: the mistakes that the checker must find. */
 function mutate(connection: Connection, query: Query): Query {
   const { sql } = query;
@@ -140,11 +157,6 @@ function mutate(connection: Connection, query: Query): Query {
     case 'rerun-once':
       // A tool that may act only once is run again after a crash.
       if (sql.startsWith(`UPDATE tool_calls SET state = 'started'`)) return { ...query, sql: sql.replace(`'started'`, `'planned'`) };
-      return query;
-    case 'forget-steps':
-      // After a crash a turn begins anew, whatever it had done.
-      if (existsSync(task.killed) && sql.startsWith('SELECT * FROM entries WHERE session_pk = ? AND seq > ?'))
-        return { ...query, sql: sql.replace('AND seq > ?', `AND seq > ? AND role = 'user'`) };
       return query;
     default:
       return query;
