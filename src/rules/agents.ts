@@ -95,7 +95,7 @@ export function keyContext(table: AgentTable, agent: string): KeyContext {
 
 /** Whether a key is its agent's main session itself, not a thread of it. */
 export function isMain(key: SessionKey): boolean {
-  return (key.shape === 'main' || key.shape === 'global') && key.threads.length === 0;
+  return key.shape === 'main' && key.threads.length === 0;
 }
 
 /** Whether a session's tools run in a sandbox: depends on its agent's mode and on whether it is that agent's main session. */

@@ -173,5 +173,4 @@ function explainDecision(decision: Decision, what: string, text: string | undefi
   return { answer, facts: { effect: decision.effect, code: decision.code, ...facts, redactedText: redacted }, rules: decision.rules };
 }
 
-const article = (shape: string) =>
-  /^[aeiou]/.test(shape) ? `an ${shape}` : shape === 'main' || shape === 'global' ? `the ${shape}` : `a ${shape}`;
+const article = (shape: string) => (/^[aeiou]/.test(shape) ? `an ${shape}` : shape === 'main' ? `the ${shape}` : `a ${shape}`);

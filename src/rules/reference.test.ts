@@ -35,8 +35,8 @@ describe('planReference', () => {
   });
 
   it('reaches the shared session of scope "global" as the main session of the agent that owns it', () => {
-    expect(lookups({ session: 'main' }, 'home', shared)).toEqual([key('global'), id('main')]);
-    expect(lookups({ session: 'agent:home:main' }, 'work', shared)).toEqual([key('global')]);
+    expect(lookups({ session: 'main' }, 'home', shared)).toEqual([key('agent:home:main'), id('main')]);
+    expect(lookups({ session: 'agent:home:main' }, 'work', shared)).toEqual([key('agent:home:main')]);
     expect(lookups({ session: 'main' }, 'work', shared)).toEqual([key('agent:work:main'), id('main')]);
   });
 

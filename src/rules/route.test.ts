@@ -129,7 +129,11 @@ describe('routing', () => {
 
   it('puts all direct chats into one session of the default agent when the scope is global', () => {
     const global = routesOf(`{ session: { scope: 'global' }, bindings: [{ agentId: 'work', match: { channel: 'irc' } }] }`);
-    expect(route(global, { channel: 'irc', peer: dm('x') })).toMatchObject({ agentId: 'main', sessionKey: 'global', matchedBy: 'default' });
+    expect(route(global, { channel: 'irc', peer: dm('x') })).toMatchObject({
+      agentId: 'main',
+      sessionKey: 'agent:main:main',
+      matchedBy: 'default',
+    });
     expect(route(global, { channel: 'irc', peer: { kind: 'group', id: 'x' } })).toMatchObject({
       agentId: 'work',
       sessionKey: 'agent:work:irc:group:x',

@@ -272,7 +272,7 @@ function sessionOf(routes: Routes, from: ReadOrigin, agent: string): SessionKey 
             context,
           )
         : groupKey({ kind: from.kind, channel: from.channel, id: from.peerId }, agent);
-  if (key.shape === 'global') return key;
+  if (routes.scope === 'global' && from.kind === 'direct') return key;
   if (from.topicId !== undefined) key = threadKey(key, 'topic', from.topicId);
   if (from.threadId !== undefined) key = threadKey(key, 'thread', from.threadId);
   return key;

@@ -339,9 +339,9 @@ describe('the main session', () => {
       expect(formatSessionKey(read(text, home))).toBe('agent:work:home');
   });
 
-  it('of the default agent is "global" when all direct chats are one, and is reached as main', () => {
+  it('of the default agent is meant by "global" when all direct chats are one, and by nothing else then', () => {
     const global = { agentId: 'work', mainKey: 'main', globalOwner: 'work' };
-    for (const text of ['main', 'agent:work:main', 'global']) expect(formatSessionKey(read(text, global))).toBe('global');
+    for (const text of ['main', 'agent:work:main', 'global']) expect(formatSessionKey(read(text, global))).toBe('agent:work:main');
     expect(sessionKind(read('main', global))).toBe('main');
     expect(formatSessionKey(read('agent:other:main', global))).toBe('agent:other:main');
   });

@@ -14,8 +14,8 @@ import { canonicalId, decodeId, encodeId, markUnlinked } from './key-text.ts';
 //   <channel>:group:<id>  <channel>:channel:<id>
 //   cron:<job>  hook:<id>  node-<id>  subagent:<id>  acp:<id>  guest:<name>
 //   <anything else>                            a named session
-// — each followed by any number of `:thread:<id>` or `:topic:<id>`. The whole key `global` is the one shared direct chat
-// of `session.scope: "global"`. Ids are written by key-text.ts, so that none of them can spell a part of this grammar.
+// — each followed by any number of `:thread:<id>` or `:topic:<id>`. With `session.scope: "global"` all direct chats are
+// in the default agent's main session, and `global` is read as that one. Ids are written by key-text.ts, so that none of them can spell a part of this grammar.
 
 type OwnedShape = (typeof ownedShapes)[number];
 
@@ -27,7 +27,6 @@ interface Thread {
 /** One session's address. `peer`, `id`, `channel` and `name` are key text; `idOf` returns the platform's own id. */
 export type SessionKey = { agent: string; threads: Thread[] } & (
   | { shape: 'main'; name: string }
-  | { shape: 'global' }
   | { shape: 'direct'; peer: string; channel?: string; account?: string }
   | { shape: 'group' | 'channel'; channel: string; peer: string }
   | { shape: OwnedShape; id: string }
@@ -38,7 +37,7 @@ export type SessionKey = { agent: string; threads: Thread[] } & (
 export interface KeyContext {
   agentId: string;
   mainKey: string;
-  /** The default agent, when `session.scope` is `global`: its main session has the store key `global`. */
+  /** The default agent, when `session.scope` is `global`: `global` is read as its main session. */
   globalOwner?: string | undefined;
 }
 
@@ -59,7 +58,7 @@ export function parseSessionKey(text: string, context: KeyContext): ParsedKey {
   if (whole === 'global') {
     return context.globalOwner === undefined
       ? reserved(whole)
-      : { ok: true, key: { agent: context.globalOwner, threads: [], shape: 'global' } };
+      : { ok: true, key: { agent: context.globalOwner, threads: [], shape: 'main', name: context.mainKey } };
   }
   const segments = whole.split(':');
   let agent = context.agentId;
@@ -129,7 +128,6 @@ function parseBase(segments: string[], common: { agent: string; threads: Thread[
   if (name === undefined || /^:*$/.test(name)) return invalid('the key is empty');
   if (reservedKeys.has(name)) return reserved(name);
   if (name === 'main' || name === context.mainKey) {
-    if (context.globalOwner === common.agent && common.threads.length === 0) return { ok: true, key: { ...common, shape: 'global' } };
     return { ok: true, key: { ...common, shape: 'main', name: context.mainKey } };
   }
   return { ok: true, key: { ...common, shape: 'named', name } };
@@ -151,7 +149,7 @@ function reserved(word: string): ParsedKey & { ok: false } {
 
 /** The store key: the full text under which a session is stored and displayed. */
 export function formatSessionKey(key: SessionKey): string {
-  return key.shape === 'global' ? 'global' : `agent:${key.agent}:${requestKey(key)}`;
+  return `agent:${key.agent}:${requestKey(key)}`;
 }
 
 /** The store key without `agent:<agentId>:`. Parsed again for the same agent, it means the same session. */
@@ -163,8 +161,6 @@ const threadParts = (key: SessionKey) => key.threads.map((thread) => `${thread.m
 
 function baseText(key: SessionKey): string {
   switch (key.shape) {
-    case 'global':
-      return 'main';
     case 'main':
     case 'named':
       return key.name;
@@ -187,7 +183,7 @@ export function keySpellings(key: SessionKey): string[] {
     const short = [key.channel, key.account, 'dm', key.peer, ...threadParts(key)].filter((part) => part !== undefined).join(':');
     spellings.push(short, `agent:${key.agent}:${short}`);
   }
-  if (key.shape === 'main' || key.shape === 'global') {
+  if (key.shape === 'main') {
     const short = requestKey({ ...key, shape: 'main', name: 'main' });
     spellings.push(short, `agent:${key.agent}:${short}`);
   }
@@ -203,8 +199,6 @@ export function sessionKind(key: SessionKey): SessionKind {
   switch (key.shape) {
     case 'main':
       return key.threads.length === 0 ? 'main' : 'other';
-    case 'global':
-      return 'main';
     case 'group':
     case 'channel':
       return 'group';
@@ -221,7 +215,6 @@ export function sessionKind(key: SessionKey): SessionKind {
 export function keyChatType(key: SessionKey): ChatType | undefined {
   switch (key.shape) {
     case 'main':
-    case 'global':
     case 'direct':
       return 'direct';
     case 'group':
@@ -281,9 +274,7 @@ export function compileIdentityLinks(links: Record<string, string[]>): IdentityL
 }
 
 export function mainKey(context: KeyContext): SessionKey {
-  return context.globalOwner === context.agentId
-    ? { agent: context.agentId, threads: [], shape: 'global' }
-    : { agent: context.agentId, threads: [], shape: 'main', name: context.mainKey };
+  return { agent: context.agentId, threads: [], shape: 'main', name: context.mainKey };
 }
 
 export interface DirectChat {

@@ -9,7 +9,6 @@ import type { Body, Reading } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
 import { agentsWithSessions, likeId, newestSessions, nextToKey, nextToLabel } from '../store/tables/session-pages.ts';
 import { scopeOf, type Look } from './pages.ts';
-import { toolKey } from './views.ts';
 
 const mostSuggested = 3;
 /** The children of a session that are compared; the agents that a misspelt agent may mean, and those whose labels are compared. */
@@ -28,7 +27,7 @@ export function* similarSessions(
   const { world, viewer } = look;
   const scope = yield* scopeOf(t, look);
   const own = viewer.as === 'session' ? viewer.party.key.agent : world.agents.defaultId;
-  const shownKey = (row: SessionRow) => (viewer.as === 'session' ? toolKey(row, own) : row.key);
+  const shownKey = ({ key }: SessionRow) => key;
   const family = yield* familyOf(t, scope);
   const found = new Set<string>();
   const compare = (text: string, rows: SessionRow[], textOf: (row: SessionRow) => string | null, shown: (row: SessionRow) => string) => {
@@ -41,7 +40,7 @@ export function* similarSessions(
       case 'key': {
         const meant = requireSessionKey(lookup.key, keyContext(world.agents, own));
         const rows = [...family, ...(yield* keysNear(t, scope, meant.agent, requestKey(meant)))];
-        const nameOf = (row: SessionRow) => requestKey(requireSessionKey(toolKey(row, row.agent), keyContext(world.agents, row.agent)));
+        const nameOf = (row: SessionRow) => requestKey(requireSessionKey(row.key, keyContext(world.agents, row.agent)));
         // The agent that two keys have in common says nothing about how similar they are.
         compare(
           requestKey(meant),

@@ -196,7 +196,7 @@ export async function* readExport(lines: AsyncIterable<string>): AsyncGenerator<
       continue;
     }
     if ((value as { type?: unknown }).type === 'session') {
-      const life = read(Life, value);
+      const life = keyed(read(Life, value));
       checkKey(life, refuse);
       if (open) whole(open);
       if (open && open.key === life.key) {
@@ -232,9 +232,12 @@ function parseLine(line: string): unknown {
   }
 }
 
+/** Older exports have the shared chat of `session.scope: "global"` under a key of its own. */
+const keyed = (life: Life): Life => (life.key === 'global' ? { ...life, key: `agent:${life.agent}:main` } : life);
+
 /** Accepts a key only in its canonical form, and only for its own agent. */
 function checkKey({ key, agent }: Life, refuse: (why: string) => never): void {
-  const parsed = parseSessionKey(key, { agentId: agent, mainKey: 'main', ...(key === 'global' ? { globalOwner: agent } : {}) });
+  const parsed = parseSessionKey(key, { agentId: agent, mainKey: 'main' });
   if (!parsed.ok || formatSessionKey(parsed.key) !== key || parsed.key.agent !== agent) refuse('has an invalid session key');
 }
 

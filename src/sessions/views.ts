@@ -6,7 +6,6 @@ import type { SessionKind } from '../protocol/labels.ts';
 import type { WireSession } from '../protocol/result.ts';
 import { isTerminal } from '../protocol/run.ts';
 import { keyChatType, sessionChannel } from '../rules/session-key.ts';
-import type { SessionRow } from '../store/rows.ts';
 import { usageOf } from '../store/views.ts';
 import type { Described } from './describe.ts';
 
@@ -18,7 +17,7 @@ export function wireSession(described: Described): WireSession {
   const chat = keyChatType(key);
   return withoutGaps<WireSession>({
     key: row.key,
-    kind: key.shape === 'global' ? 'global' : chat === 'group' || chat === 'channel' ? 'group' : 'direct',
+    kind: chat === 'group' || chat === 'channel' ? 'group' : 'direct',
     sessionKind: row.kind as SessionKind,
     sessionId: row.id,
     life: row.life,
@@ -71,13 +70,13 @@ export function wireSession(described: Described): WireSession {
 }
 
 /** The row of a tool for a caller of this agent: every field that has a value of its own, or all of them. */
-export function toolSession(described: Described, agent: string, verbose = false): Record<string, unknown> {
+export function toolSession(described: Described, verbose = false): Record<string, unknown> {
   const { row, key, settings, delivery, model: own, usualModel: usual } = described;
   const { displayName, model, thinkingLevel, verboseLevel = 'off', sendPolicy } = settings;
   /** Omits a value that equals the default. */
   const unless = <V>(value: V, as: V) => (verbose || value !== as ? value : undefined);
   const all = {
-    key: toolKey(row, agent),
+    key: row.key,
     kind: row.kind,
     ...(described.orphaned ? { orphaned: true } : {}),
     ...(key.shape === 'guest' ? { runtime: 'guest', online: described.online } : {}),
@@ -104,10 +103,6 @@ export function toolSession(described: Described, agent: string, verbose = false
   };
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined && value !== null));
 }
-
-/** The shared chat is its owner's main session; other agents reach it by its full key. */
-export const toolKey = (row: Pick<SessionRow, 'key' | 'agent'>, agent: string) =>
-  row.key !== 'global' ? row.key : agent === row.agent ? 'main' : `agent:${row.agent}:main`;
 
 const channelOf = ({ key, settings, delivery }: Described) =>
   sessionChannel(key, { channel: settings.channel, lastChannel: delivery?.channel });

@@ -200,6 +200,31 @@ export const migrations: string[] = [
   CREATE VIEW feed_head AS SELECT seq AS pos FROM sqlite_sequence WHERE name = 'feed';
   `,
   `
+  -- Keys.
+  -- The shared chat of session.scope "global" was stored as 'global'. It is its agent's main session, or a named one where that exists.
+  UPDATE runs SET lane = coalesce((SELECT 'agent:' || shared.agent || CASE WHEN EXISTS (SELECT 1 FROM sessions AS main WHERE main.key = 'agent:' || shared.agent || ':main')
+      THEN ':shared-chat' ELSE ':main' END FROM sessions AS shared WHERE shared.key = 'global' AND shared.current = 1), lane) WHERE lane = 'global';
+  UPDATE waits SET lane = coalesce((SELECT 'agent:' || shared.agent || CASE WHEN EXISTS (SELECT 1 FROM sessions AS main WHERE main.key = 'agent:' || shared.agent || ':main')
+      THEN ':shared-chat' ELSE ':main' END FROM sessions AS shared WHERE shared.key = 'global' AND shared.current = 1), lane) WHERE lane = 'global';
+  UPDATE waits SET target_lane = coalesce((SELECT 'agent:' || shared.agent || CASE WHEN EXISTS (SELECT 1 FROM sessions AS main WHERE main.key = 'agent:' || shared.agent || ':main')
+      THEN ':shared-chat' ELSE ':main' END FROM sessions AS shared WHERE shared.key = 'global' AND shared.current = 1), target_lane) WHERE target_lane = 'global';
+  UPDATE stops SET lane = coalesce((SELECT 'agent:' || shared.agent || CASE WHEN EXISTS (SELECT 1 FROM sessions AS main WHERE main.key = 'agent:' || shared.agent || ':main')
+      THEN ':shared-chat' ELSE ':main' END FROM sessions AS shared WHERE shared.key = 'global' AND shared.current = 1), lane) WHERE lane = 'global';
+  UPDATE offers SET lane = coalesce((SELECT 'agent:' || shared.agent || CASE WHEN EXISTS (SELECT 1 FROM sessions AS main WHERE main.key = 'agent:' || shared.agent || ':main')
+      THEN ':shared-chat' ELSE ':main' END FROM sessions AS shared WHERE shared.key = 'global' AND shared.current = 1), lane) WHERE lane = 'global';
+  UPDATE tokens SET session_key = coalesce((SELECT 'agent:' || shared.agent || CASE WHEN EXISTS (SELECT 1 FROM sessions AS main WHERE main.key = 'agent:' || shared.agent || ':main')
+      THEN ':shared-chat' ELSE ':main' END FROM sessions AS shared WHERE shared.key = 'global' AND shared.current = 1), session_key) WHERE session_key = 'global';
+  UPDATE sessions SET parent_key = coalesce((SELECT 'agent:' || shared.agent || CASE WHEN EXISTS (SELECT 1 FROM sessions AS main WHERE main.key = 'agent:' || shared.agent || ':main')
+      THEN ':shared-chat' ELSE ':main' END FROM sessions AS shared WHERE shared.key = 'global' AND shared.current = 1), parent_key) WHERE parent_key = 'global';
+  UPDATE entries SET provenance = replace(provenance, '"sourceSession":"global"', '"sourceSession":"' || (SELECT 'agent:' || shared.agent || CASE WHEN EXISTS (SELECT 1 FROM sessions AS main WHERE main.key = 'agent:' || shared.agent || ':main')
+      THEN ':shared-chat' ELSE ':main' END FROM sessions AS shared WHERE shared.key = 'global' AND shared.current = 1) || '"')
+    WHERE provenance LIKE '%"sourceSession":"global"%' AND EXISTS (SELECT 1 FROM sessions WHERE key = 'global' AND current = 1);
+  UPDATE inputs SET provenance = replace(provenance, '"sourceSession":"global"', '"sourceSession":"' || (SELECT 'agent:' || shared.agent || CASE WHEN EXISTS (SELECT 1 FROM sessions AS main WHERE main.key = 'agent:' || shared.agent || ':main')
+      THEN ':shared-chat' ELSE ':main' END FROM sessions AS shared WHERE shared.key = 'global' AND shared.current = 1) || '"')
+    WHERE provenance LIKE '%"sourceSession":"global"%' AND EXISTS (SELECT 1 FROM sessions WHERE key = 'global' AND current = 1);
+  UPDATE sessions SET key = (SELECT 'agent:' || shared.agent || CASE WHEN EXISTS (SELECT 1 FROM sessions AS main WHERE main.key = 'agent:' || shared.agent || ':main')
+      THEN ':shared-chat' ELSE ':main' END FROM sessions AS shared WHERE shared.key = 'global' AND shared.current = 1) WHERE key = 'global' AND EXISTS (SELECT 1 FROM sessions AS present WHERE present.key = 'global' AND present.current = 1);
+
   -- Levels and tokens.
   -- The ceiling of a session, from the level of its creator. An operator's token gives its level; one that is gone gives the session's own.
   ALTER TABLE sessions ADD COLUMN clearance INTEGER NOT NULL DEFAULT 3;

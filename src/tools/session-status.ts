@@ -30,7 +30,7 @@ export const sessionStatus = defineTool({
     const { settings } = described;
     return {
       value: {
-        ...toolSession(described, context.session.agent, args.verbose),
+        ...toolSession(described, args.verbose),
         ...described.model,
         verboseLevelSource: byUser(settings.verboseLevel),
         authProfile: settings.authProfile,

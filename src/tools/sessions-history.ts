@@ -7,7 +7,6 @@ import { joinAll } from '../rules/taint.ts';
 import { requireLife } from '../sessions/find.ts';
 import { historyPage, messageBound, pageBefore } from '../sessions/history.ts';
 import { howManyFit } from '../sessions/page-bytes.ts';
-import { toolKey } from '../sessions/views.ts';
 import { alias, defineTool, lookOf, needed, oneOf } from './define.ts';
 import { largestAnswer, longestBlock, shorten } from './page.ts';
 
@@ -48,7 +47,7 @@ export const sessionsHistory = defineTool({
       ...(cursor === undefined ? {} : { nextCursor: context.cursors.place('older', session.id, cursor) }),
     };
     return {
-      value: { sessionKey: toolKey(session, context.session.agent), ...life, messages, ...flags },
+      value: { sessionKey: session.key, ...life, messages, ...flags },
       taint: levelRank(joinAll(page.messages.map(({ taint }) => taint))),
     };
   },

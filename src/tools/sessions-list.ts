@@ -45,7 +45,7 @@ export const sessionsList = defineTool({
       },
       context,
     );
-    const rows = listed.map(({ described }) => toolSession(described, context.session.agent, args.verbose));
+    const rows = listed.map(({ described }) => toolSession(described, args.verbose));
     const fit = howManyFit(rows, largestAnswer, () => rowBound);
     const room = { bytes: largestAnswer - (messageLimit > 0 ? rows.slice(0, fit).reduce((sum, row) => sum + sizeOf(row), 0) : 0) };
     const sessions = rows.slice(0, fit).map((row, index) => (messageLimit > 0 ? { ...row, ...newestThatFit(listed[index]!, room) } : row));

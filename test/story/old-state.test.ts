@@ -280,6 +280,31 @@ describe('a state of schema 3', () => {
     expect(await admin.call('agent.wait', { runId: names.runs.asked })).toMatchObject({ status: 'ok' });
   });
 
+  it.each([
+    ['has no other main session', `UPDATE sessions SET key = 'agent:main:old' WHERE key = 'agent:main:main';`, 'agent:main:main'],
+    ['has one', '', 'agent:main:shared-chat'],
+  ])('has the shared chat that was stored as "global" under a key of its agent, which %s', async (_, more, key) => {
+    const places = [
+      'runs lane',
+      'waits lane',
+      'waits target_lane',
+      'offers lane',
+      'tokens session_key',
+      'sessions parent_key',
+      'sessions key',
+    ];
+    const changes = places.map((place) => {
+      const [table, column] = place.split(' ');
+      return `UPDATE ${table} SET ${column} = 'global' WHERE ${column} = 'agent:main:direct:ann';`;
+    });
+    const { admin, ask, rest } = await reopened(`\n${changes.join('\n')}\n${more}`);
+    await rest();
+    const { sessions } = await admin.call('sessions.list', { limit: 100 });
+    expect(sessions.find((row) => row.key === key)?.sessionId).toBe(names.sessions.ann);
+    expect(JSON.stringify(sessions)).not.toContain('global');
+    expect((await ask(names.tokens.bound, '/tools/session_status', {})).json).toMatchObject({ result: { key } });
+  });
+
   it('is whole after a second restart', async () => {
     const { gw, rest } = await reopened();
     await rest();

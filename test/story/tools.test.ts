@@ -228,22 +228,23 @@ describe('sessions_list', () => {
     expect(rows.map(({ key, sessionId }) => [key, sessionId])).toEqual([['agent:bo:direct:c', session.id]]);
   });
 
-  it('never shows "global": with session.scope "global" it is "main"', async () => {
+  it('never shows "global": with session.scope "global" it is the main session of the default agent', async () => {
     const tools = await open({ session: { scope: 'global' } });
     const origin = { channel: 'loopback', peer: { kind: 'direct' as const, id: 'you' } };
     const accepted = await tools.receive({ origin, text: 'hello' });
-    expect(accepted.sessionKey).toBe('global');
+    const shared = 'agent:ana:main';
+    expect(accepted.sessionKey).toBe(shared);
     await tools.wait(accepted.runId);
-    const own = await list(tools, {}, 'global');
+    const own = await list(tools, {}, shared);
     expect(own.sessions.map(({ key, kind }) => [key, kind])).toEqual([
-      ['main', 'main'],
+      [shared, 'main'],
       ['agent:cy:main', 'main'],
       ['agent:bo:main', 'main'],
     ]);
     expect(await keys(tools, {}, 'agent:bo:main')).not.toContain('global');
-    expect(await history(tools, { sessionKey: 'main' }, 'global')).toMatchObject({ sessionKey: 'main' });
-    expect(await tools.tool('sessions_history', { sessionKey: 'global' }, 'global')).toEqual(refusal('SESSION_KEY_RESERVED', 'main'));
-    expect(await tools.tool('session_status', {}, 'global')).toMatchObject({ key: 'main' });
+    expect(await history(tools, { sessionKey: 'main' }, shared)).toMatchObject({ sessionKey: shared });
+    expect(await tools.tool('sessions_history', { sessionKey: 'global' }, shared)).toEqual(refusal('SESSION_KEY_RESERVED', 'main'));
+    expect(await tools.tool('session_status', {}, shared)).toMatchObject({ key: shared });
   });
 });
 
