@@ -896,6 +896,7 @@ describe('the surface', () => {
       status: 'operator.read',
       'agents.list': 'operator.read',
       'sessions.list': 'operator.read',
+      'sessions.lives': 'operator.read',
       'sessions.describe': 'operator.read',
       'sessions.resolve': 'operator.read',
       'sessions.preview': 'operator.read',

@@ -5,6 +5,7 @@ import { expect, it, onTestFinished } from 'vitest';
 import type { ReadQuery } from '../contract.ts';
 import { openDatabase } from './database.ts';
 import { Reader } from './reader.ts';
+import { SqliteStore } from './store.ts';
 
 function open() {
   const directory = mkdtempSync(join(tmpdir(), 'interlane-reader-'));
@@ -118,4 +119,31 @@ it('a statement that fails, fails its read only; rows arrive as they are', async
     undefined,
     [{ key: 'a' }],
   ]);
+});
+
+it('a page that needs more than it said begins again at the reader, and reads the rest there', async () => {
+  const { reader, writer } = open();
+  const asked: string[] = [];
+  const { answer } = writer;
+  writer.answer = (query) => {
+    asked.push(query.sql);
+    return answer.call(writer, query);
+  };
+  const store = new SqliteStore(writer, { afterTick: setImmediate, elapsed: () => 0, fatal: expect.unreachable }, reader);
+  asked.length = 0;
+  let began = 0;
+  const page: ReadQuery<{ asks: number; together: number }, number> = {
+    name: 'page',
+    rows: () => 1,
+    *body(t, { asks, together }) {
+      began++;
+      for (let n = 0; n < asks; n++)
+        yield* t.together(...Array.from({ length: together }, () => t.one('SELECT count(*) AS n FROM sessions')));
+      return asks;
+    },
+  };
+  expect(await store.read(page, { asks: 10, together: 8 })).toBe(10);
+  expect([began, asked.length]).toEqual([1, 80]);
+  expect(await store.read(page, { asks: 100, together: 1 })).toBe(100);
+  expect([began, asked.length]).toEqual([3, 97]);
 });

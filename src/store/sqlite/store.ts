@@ -60,7 +60,7 @@ const ioError = 10;
  */
 const shortRead = 512;
 /** A page that turns out to need more than this begins again at the reader; what was done here is lost. */
-const mostHere = { rows: 768, statements: 16 };
+const mostHere = { asks: 16, rows: 768, chars: 512 * 1024 };
 const begin: Query = { sql: 'BEGIN IMMEDIATE', params: [], want: 'run' };
 
 export class SqliteStore<Event extends { pos: number } = FeedEvent> implements Store<Event> {
@@ -130,9 +130,12 @@ export class SqliteStore<Event extends { pos: number } = FeedEvent> implements S
   /** Undefined if it needs more than a short read may; nothing of it is kept then. */
   private tryHere<Args, R>(query: ReadQuery<Args, R>, args: Args, pace: Pace | undefined): { result: R } | undefined {
     const left = { ...mostHere };
-    const spend = (answer: unknown) => {
-      left.rows -= Array.isArray(answer) ? answer.length : 1;
-      if (--left.statements < 0 || left.rows < 0) throw tooLong;
+    const spend = (answer: unknown, share: number) => {
+      const rows = (Array.isArray(answer) ? answer : answer === undefined ? [] : [answer]) as Record<string, unknown>[];
+      left.rows -= rows.length;
+      for (const row of rows) for (const name in row) if (typeof row[name] === 'string') left.chars -= row[name].length;
+      left.asks -= share;
+      if (left.asks < 0 || left.rows < 0 || left.chars < 0) throw tooLong;
     };
     try {
       return { result: this.readHere(query, args, pace, spend) };
@@ -146,18 +149,18 @@ export class SqliteStore<Event extends { pos: number } = FeedEvent> implements S
    * On the connection that writes, which is never inside a transaction here: it has in memory what it has just written, whereas
    * another one starts with an empty cache after every commit.
    */
-  private readHere<Args, R>(query: ReadQuery<Args, R>, args: Args, pace: Pace | undefined, spend: (answer: unknown) => void = () => {}): R {
-    const one = (asked: Query): unknown => {
+  private readHere<Args, R>(query: ReadQuery<Args, R>, args: Args, pace: Pace | undefined, spend: Spend = () => {}): R {
+    const one = (asked: Query, share: number): unknown => {
       pace?.signal.throwIfAborted();
       // Whatever else a SELECT does, it does not write; a connection that is switched to reading would plan everything again.
       if (!/^\s*SELECT\b/.test(asked.sql)) throw readonly(query.name);
       const answer = this.writer.answer(asked);
-      spend(answer);
+      spend(answer, share);
       return answer;
     };
     return drive(query.body(reading, args), (ask) => {
-      if (Array.isArray(ask)) return ask.map(one);
-      if (isQuery(ask)) return one(ask);
+      if (Array.isArray(ask)) return ask.map((asked) => one(asked, 1 / ask.length));
+      if (isQuery(ask)) return one(ask, 1);
       throw readonly(query.name);
     });
   }
@@ -315,6 +318,9 @@ export class SqliteStore<Event extends { pos: number } = FeedEvent> implements S
 }
 
 const changes = /^(INSERT|UPDATE|DELETE)/;
+/** Told of each answer of a read, and which part of its ask that was. */
+type Spend = (answer: unknown, share: number) => void;
+
 const tooLong = new Error('a short read took too long');
 const readonly = (name: string) => new InterlaneError('INTERNAL', `store is readonly for "${name}", which is not a command`);
 
