@@ -129,7 +129,7 @@ it('a page that needs more than it said begins again at the reader, and reads th
     asked.push(query.sql);
     return answer.call(writer, query);
   };
-  const store = new SqliteStore(writer, { afterTick: setImmediate, elapsed: () => 0, fatal: expect.unreachable }, reader);
+  const store = new SqliteStore(writer, { afterTick: setImmediate, elapsed: () => 0, fatal: () => expect.unreachable() }, reader);
   asked.length = 0;
   let began = 0;
   const page: ReadQuery<{ asks: number; together: number }, number> = {
