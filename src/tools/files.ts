@@ -1,4 +1,4 @@
-// files_list, files_read, files_write: a session's own workspace, and nothing outside of it.
+// files_list, files_read, files_write: the files in a session's own workspace.
 import { z } from 'zod';
 import { InterlaneError } from '../errors.ts';
 import { levelName } from '../levels.ts';
@@ -9,10 +9,10 @@ import { placeLevel, recountRoom, takeRoom } from './workspace-room.ts';
 import { largestFile, Workspace } from './workspace.ts';
 
 const path = z.string().min(1).max(1_024);
-/** Bytes of one answer. */
+/** The most bytes of one answer. */
 const largestRead = 64 * 1024;
 
-/** The answer has the level of the directory, also when it is a refusal: that a file is missing is a fact about the directory. */
+/** The result has the level of the directory, even if it is a refusal: whether a file exists is a fact about the directory. */
 async function inWorkspace(tool: string, context: ToolContext, work: (workspace: Workspace) => Promise<unknown>): Promise<ToolOutcome> {
   const { store, session, highest } = context;
   const place = context.workspace(session);
@@ -21,7 +21,7 @@ async function inWorkspace(tool: string, context: ToolContext, work: (workspace:
   if (!mayFlow(before, highest)) throw new InterlaneError('ABOVE_CLEARANCE', refusal.workspaceAbove(tool, before, highest));
   try {
     const value = await work(new Workspace(place.path));
-    // A directory rises before a file is written to it, so the level is read after the file.
+    // A directory rises before a file is written to it, so this reads the level after the file.
     return { value, taint: await level() };
   } catch (thrown) {
     if (!(thrown instanceof InterlaneError) || thrown.code === 'LEASE_LOST') throw thrown;
@@ -70,7 +70,7 @@ export const filesRead = defineTool({
 
 export const filesWrite = defineTool({
   name: 'files_write',
-  description: 'Write a text file in your workspace, whole; directories are made.',
+  description: 'Write a whole text file in your workspace; missing directories are created.',
   effect: 'keyed',
   params: z.strictObject({
     path: path.describe('file'),
@@ -98,7 +98,7 @@ function textOf(bytes: Buffer, more: boolean, name: string): { text: string; use
   if (more) while (used > Math.max(0, bytes.length - 4) && !isText(bytes.subarray(0, used))) used--;
   const part = bytes.subarray(0, used);
   if (!isText(part) || part.includes(0))
-    throw new InterlaneError('INVALID_REQUEST', `file ${JSON.stringify(name.slice(0, 200))} is not text, so it is not read`);
+    throw new InterlaneError('INVALID_REQUEST', `file ${JSON.stringify(name.slice(0, 200))} is not text; only text files can be read`);
   return { text: part.toString('utf8'), used };
 }
 

@@ -1,4 +1,4 @@
-// session_status: what is known of one session: whose it is, its level, its model, what it is doing.
+// session_status: the user, level, model, usage and activity of one session.
 import { z } from 'zod';
 import { levelName } from '../levels.ts';
 import { byUser } from '../engine/policy.ts';
@@ -48,7 +48,7 @@ export const sessionStatus = defineTool({
   },
 });
 
-/** Those that its sessions_history can read, newest first. */
+/** The earlier lives that its sessions_history can read, newest first. */
 async function earlier(context: ToolContext, { key, life }: SessionRow): Promise<object[] | undefined> {
   if (life === 1) return undefined;
   const rows = await context.store.read(earlierLives(lookOf(context)), { key, before: life, limit: mostLives }, context);
@@ -61,7 +61,7 @@ async function earlier(context: ToolContext, { key, life }: SessionRow): Promise
   }));
 }
 
-/** The names of those it gets, and why not the others. */
+/** The names of the tools that it gets, and why it does not get the others. */
 function toolsShown(answers: ToolAnswer[], verbose = false): Record<string, unknown> {
   if (verbose) return { tools: answers.map(({ tool, allowed, why }) => ({ tool, allowed, why })) };
   const refused = answers.flatMap(({ tool, allowed, why }) => (allowed ? [] : [[tool, why]]));

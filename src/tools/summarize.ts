@@ -1,11 +1,11 @@
-// summarize: the session's own conversation in a few words, by the session's own model. It reads nothing else.
+// summarize: a summary of the session's own conversation, written by the session's own model. It reads nothing else.
 import { z } from 'zod';
 import type { PromptMessage } from '../engine/runner.ts';
 import { readPrompt } from '../engine/turn.ts';
 import { InterlaneError } from '../errors.ts';
 import { defineTool } from './define.ts';
 
-/** What is looked at, from the end: entries, characters of one, and of all. */
+/** The most that it reads, from the end: entries, characters of one entry, and characters of all. */
 const mostEntries = 500;
 const longestText = 20_000;
 const mostChars = 200_000;
@@ -33,7 +33,7 @@ export const summarize = defineTool({
   },
 });
 
-/** The step that asks for the summary is not part of what it is about. */
+/** Leaves out the step that makes this call. */
 function beforeThisCall(prompt: PromptMessage[]): PromptMessage[] {
   const last = prompt.findLastIndex(({ role }) => role === 'assistant');
   const asks = prompt[last]?.content.some((block) => block.type === 'toolCall' && block.name === 'summarize');
@@ -53,7 +53,7 @@ function withinSize(prompt: PromptMessage[]): { messages: PromptMessage[]; cut: 
     room -= JSON.stringify(prompt[from - 1]!.content).length;
     if (room < 0 && from < prompt.length) break;
   }
-  // A result without its call says nothing.
+  // A result without its call would have no meaning.
   while (from > 0 && prompt[from]?.role === 'toolResult') from++;
   return { messages: prompt.slice(from), cut: from > 0 };
 }

@@ -1,4 +1,4 @@
-// A directory that paths cannot leave: opened component by component, no link is ever followed, whatever changes meanwhile.
+// A directory that no path leads out of: each part of a path is opened through the directory before it, and no link is followed.
 import { createHash } from 'node:crypto';
 import { constants, existsSync } from 'node:fs';
 import { lstat, mkdir, open, opendir, realpath, rename, rm, type FileHandle } from 'node:fs/promises';
@@ -9,10 +9,10 @@ const { O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY
 
 const longestPath = 1_024;
 const deepest = 32;
-/** Names looked at in one directory, before they are sorted and cut. */
+/** The most names that are read from one directory before they are sorted and cut. */
 const mostNames = 10_000;
 export const largestFile = 1024 * 1024;
-/** What is only half written; never shown. */
+/** The names of files that are being written. They are never listed. */
 const partial = /^\.interlane-[\w-]{22}\.tmp$/;
 
 export interface FileEntry {
@@ -21,25 +21,25 @@ export interface FileEntry {
   size: number;
 }
 
-/** A directory that is held open. A name in it is reached through its handle, so that nobody can put another one in its place. */
+/** An open directory. Names in it are opened through its handle, so a directory that another program puts in its place is not used. */
 interface Held {
   handle: FileHandle;
-  /** Where the handle is, for systems that cannot reach a name through it. */
+  /** The path of the directory, for systems that cannot open a name through a handle. */
   path: string;
 }
 
-/** On Linux the names in an open directory can be reached through the directory itself: what `openat` is elsewhere. */
+/** Linux can open a name through an open directory, as `openat` does. */
 const throughHandles = process.platform === 'linux' && existsSync('/proc/self/fd');
 
 export class Workspace {
   private readonly root: string;
 
-  /** The directory itself is the operator's choice and may be a link; it is made when something is written. */
+  /** The operator chooses the directory, so it may be a link. The first write creates it. */
   constructor(root: string) {
     this.root = root;
   }
 
-  /** Names in a directory, sorted; a workspace nobody has written to yet is empty. */
+  /** The names in a directory, sorted. A workspace that does not exist yet is empty. */
   async list(path: string, limit: number): Promise<{ entries: FileEntry[]; more: boolean }> {
     const parts = partsOf(path);
     return this.inside(path, parts, false, async (held) => {
@@ -62,7 +62,7 @@ export class Workspace {
     const { parents, name } = fileOf(path);
     return this.inside(path, parents, false, async (held) => {
       if (!held) throw missing(path);
-      // Without waiting: a pipe would otherwise be waited for.
+      // Without O_NONBLOCK, opening a pipe would wait for its writer.
       const handle = await open(at(held, name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch((thrown: unknown) => refuse(thrown, path));
       try {
         const stat = await handle.stat();
@@ -82,7 +82,7 @@ export class Workspace {
     });
   }
 
-  /** The whole content at once: who reads sees the old file or the new one. Done twice with the same key it is the same. */
+  /** Replaces the whole file at once: a reader sees the old file or the new one. A repeated write with the same key changes nothing. */
   async write(
     path: string,
     text: string,
@@ -125,7 +125,7 @@ export class Workspace {
     });
   }
 
-  /** The files that are there and their bytes; counts on only until there are more than `most`. */
+  /** Counts the files and their bytes. It stops when there are more than `most`. */
   async count(most: { bytes: number; files: number }): Promise<{ bytes: number; files: number }> {
     const found = { bytes: 0, files: 0 };
     const open = [''];
@@ -141,7 +141,7 @@ export class Workspace {
     return found;
   }
 
-  /** Walks down, holding each directory open until the next one is; undefined where one is missing. */
+  /** Opens the directories of a path, each through the one before it. `held` is undefined if one of them does not exist. */
   private async inside<T>(whole: string, parts: string[], make: boolean, work: (held: Held | undefined) => Promise<T>): Promise<T> {
     let held = await this.openRoot();
     try {
@@ -179,7 +179,7 @@ async function openDirectory(held: Held, name: string, path: string): Promise<He
   try {
     const next = { handle: await open(at(held, name), O_RDONLY | O_DIRECTORY | O_NOFOLLOW), path: join(held.path, name) };
     if (throughHandles || (await realpath(next.path)) === next.path) return next;
-    // Between two looks a link was put in its place: what was opened may be anywhere.
+    // A link replaced the directory between the two calls, so the open directory may be anywhere.
     await next.handle.close();
     throw new InterlaneError('INVALID_REQUEST', `path ${quoted(path)} is a link, and links are not followed`);
   } catch (thrown) {
@@ -198,21 +198,21 @@ async function describe(held: Held, name: string): Promise<FileEntry | undefined
     const kind = stat.isFile() ? 'file' : stat.isDirectory() ? 'directory' : stat.isSymbolicLink() ? 'link' : 'other';
     return { name, kind, size: stat.size };
   } catch {
-    return undefined; // it has gone meanwhile
+    return undefined; // it was deleted in the meantime
   }
 }
 
-/** A path is read by its parts; there is no part that leads up. */
+/** The parts of a path. A part that leads up is refused. */
 function partsOf(path: string): string[] {
   const wrong = (why: string) =>
     new InterlaneError('INVALID_REQUEST', `path ${quoted(path)} ${why}; give one inside your workspace, like notes/today.md`);
   if (path.length > longestPath) throw wrong('is too long');
-  if (path.includes('\0') || path.includes('\\')) throw wrong('has a character that is not used here');
+  if (path.includes('\0') || path.includes('\\')) throw wrong('has a character that paths here cannot have');
   if (path.startsWith('/') || path.startsWith('~')) throw wrong('is not relative');
   const parts = path.split('/').filter((part) => part !== '' && part !== '.');
   if (parts.includes('..')) throw wrong('leads up with ".."');
   if (parts.length > deepest || parts.some((part) => Buffer.byteLength(part) > 255)) throw wrong('is too deep or has too long a name');
-  if (parts.some((part) => partial.test(part))) throw wrong('is a name the gateway uses');
+  if (parts.some((part) => partial.test(part))) throw wrong('is a name that the gateway uses');
   return parts;
 }
 
@@ -224,7 +224,7 @@ function fileOf(path: string): { parents: string[]; name: string } {
   return { parents: parts, name };
 }
 
-/** What the system said, without where the workspace lies. */
+/** The error of the system, without the path of the workspace. */
 function refuse(thrown: unknown, path: string): never {
   const code = codeOf(thrown);
   if (code === undefined) throw thrown;
@@ -240,7 +240,7 @@ function refuse(thrown: unknown, path: string): never {
   throw new InterlaneError('INVALID_REQUEST', `path ${quoted(path)} ${why}; files_list shows what there is`);
 }
 
-/** Faults that another path does not help with. */
+/** Errors that another path would have too. */
 const troubles = new Map([
   ['EACCES', 'the gateway may not do that there'],
   ['EPERM', 'the gateway may not do that there'],

@@ -1,4 +1,4 @@
-// Where the files of each session are, and their end: a directory whose session was purged goes with it.
+// The workspace directory of each session. It is deleted with its session.
 import { existsSync, realpathSync } from 'node:fs';
 import { readdir, rm } from 'node:fs/promises';
 import { join, resolve, sep } from 'node:path';
@@ -15,7 +15,7 @@ import type { Place } from './workspace-room.ts';
 
 const folder = 'workspaces';
 
-/** What the config says for an agent's main session, a directory of its own for any other. */
+/** An agent's main session has the directory that the config sets; any other session has one of its own. */
 export function workspaceDirs(
   { agents }: World,
   list: Pick<AgentEntry, 'id' | 'workspace'>[],
@@ -27,7 +27,7 @@ export function workspaceDirs(
     if (workspace === undefined) continue;
     configured.set(agentId(id), pathOf(workspace, home));
   }
-  // Directories that lie in one another have one level: that of the outermost.
+  // A directory inside another one has the level of the outermost.
   const paths = [...configured.values()].toSorted((a, b) => a.length - b.length);
   const outermost = (path: string) => paths.find((other) => isWithin(path, other))!;
   return ({ key, agent, id }) => {
@@ -38,7 +38,7 @@ export function workspaceDirs(
   };
 }
 
-/** What lies in the state directory would be within reach of a tool: transcripts, tokens, everything. */
+/** A tool whose workspace contained the state directory could read transcripts and tokens. */
 export function workspaceFindings(
   list: Pick<AgentEntry, 'workspace'>[],
   { stateDir, home }: { stateDir: string; home: string },
@@ -52,7 +52,7 @@ export function workspaceFindings(
   });
 }
 
-/** Removes the directories of sessions that are no more. A session has its row before it has a directory. */
+/** Deletes the directories of sessions that no longer exist. A session gets its row before its directory. */
 export async function forgetWorkspaces(stateDir: string, store: Pick<Store<never>, 'read'>): Promise<void> {
   const root = join(stateDir, folder);
   for (const agent of await namesIn(root)) {
