@@ -42,6 +42,8 @@ export function findViolations(logs: Logs): string[] {
       ...transcripts(db),
       ...runs(db),
       ...acknowledged(db, logs),
+      ...stops(db, logs),
+      ...told(db),
       ...exchanges(db),
       ...deliveries(db, countReceived(logs)),
       ...actions(db, countReceived(logs)),
@@ -144,6 +146,61 @@ function* acknowledged(db: DatabaseSync, logs: Logs): Generator<string> {
     const taken = all(db, `SELECT 1 FROM entries WHERE role = 'user' AND text = ?`, text).length;
     const ended = all(db, `SELECT 1 FROM inputs WHERE state = 'aborted' AND text = ?`, text).length;
     if (taken + ended !== 1) yield `${op} was taken ${taken} times and ended ${ended} times`;
+  }
+}
+
+/** A run that was said to be stopped has not ended well, whatever died in between. */
+function* stops(db: DatabaseSync, logs: Logs): Generator<string> {
+  for (const { op, aborted } of linesOf<{ op: string; aborted?: string }>(logs.acked)) {
+    if (aborted === undefined) continue;
+    const run = followed(db, aborted);
+    if (run?.state !== 'aborted' && run?.state !== 'error')
+      yield `${op} was told that run ${aborted} is stopped, but it ended ${run?.state}`;
+  }
+}
+
+interface EndedRun {
+  state: string;
+  merged_into: number | null;
+  reply: string | null;
+}
+
+/** A run, or the one that took it in, with its reply. */
+function followed(db: DatabaseSync, id: string): EndedRun | undefined {
+  const select = `SELECT state, merged_into, (SELECT text FROM entries WHERE entries.session_pk = runs.session_pk AND seq = runs.reply_seq) AS reply FROM runs`;
+  let run = all<EndedRun>(db, `${select} WHERE id = ?`, id)[0];
+  while (run && run.merged_into !== null) run = all<EndedRun>(db, `${select} WHERE pk = ?`, run.merged_into)[0];
+  return run;
+}
+
+/** What a call of sessions_send was told is what happened: the run, its end and its reply; and what was refused never began. */
+function* told(db: DatabaseSync): Generator<string> {
+  const calls = all<{ call: string; result: string | null; began: string | null }>(
+    db,
+    `SELECT runs.id || '/' || tool_calls.step || '/' || tool_calls.idx AS call, entries.text AS result,
+       (SELECT first.id FROM exchanges JOIN exchange_turns ON exchange_pk = exchanges.pk AND exchange_turns.turn = 0 JOIN runs AS first ON first.pk = exchange_turns.run_pk
+        WHERE origin_run_pk = tool_calls.run_pk AND origin_step = tool_calls.step AND origin_idx = tool_calls.idx) AS began
+     FROM tool_calls JOIN runs ON runs.pk = tool_calls.run_pk
+     LEFT JOIN entries ON entries.session_pk = runs.session_pk AND entries.seq = tool_calls.result_seq WHERE tool = 'sessions_send'`,
+  );
+  for (const { call, result, began } of calls) {
+    if (result === null) {
+      yield `call ${call} has no result`;
+      continue;
+    }
+    const { runId, status, reply, code } = JSON.parse(result) as { runId?: string; status: string; reply?: string; code?: string };
+    if (runId === undefined) {
+      // Its run was stopped while it waited; or it was refused, and then nothing began.
+      if (status !== 'error' || (code !== undefined && began !== null)) yield `call ${call} was told ${result}, but run ${began} began`;
+      continue;
+    }
+    if (runId !== began) yield `call ${call} was told of run ${runId}, but began ${began}`;
+    const run = followed(db, runId);
+    const said = (run?.reply ?? '').trim();
+    if (!run) yield `call ${call} was told of run ${runId}, which does not exist`;
+    else if (status === 'ok' && (run.state !== 'ok' || said !== (reply ?? '').trim()))
+      yield `call ${call} was told "${reply}", but run ${runId} ended ${run.state} with "${said}"`;
+    else if (status === 'error' && run.state === 'ok') yield `call ${call} was told that run ${runId} failed, but it ended ok`;
   }
 }
 

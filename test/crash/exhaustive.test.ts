@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { soak } from '../soak.ts';
 import { chosen, crash, eachPoint, startReceiver, type Receiver } from './harness.ts';
-import { scenario, visit } from './scenarios.ts';
+import { asked, scenario, stopped, visit } from './scenarios.ts';
 import type { Op } from './worker.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'interlane-receiver-'));
@@ -102,6 +102,19 @@ describe('the checker', () => {
     ['resend', 'sends again what may have arrived', /after delivery/, 'always'],
     ['rerun-once', 'runs a tool again that may act only once', /after tool/, 'always'],
   ];
+
+  it('finds a gateway that keeps a stop in memory only', async () => {
+    const { points } = await crash(receiver, stopped, [], { alone: true, mutant: 'forget-abort' });
+    const point = points.findLast((one) => one.startsWith('before commit of end run'))!;
+    expect((await crash(receiver, stopped, [point], { alone: true })).violations).toEqual([]);
+    const { violations } = await crash(receiver, stopped, [point], { alone: true, mutant: 'forget-abort' });
+    expect(violations.join()).toMatch(/a1 was told that run \S+ is stopped, but it ended ok/);
+  });
+
+  it('finds a gateway that tells a call what did not happen', async () => {
+    const { violations } = await crash(receiver, asked, [], { alone: true, mutant: 'lie' });
+    expect(violations.join()).toMatch(/was told "Another\.", but run \S+ ended ok with "The answer\."/);
+  });
 
   it.each(mutants.filter(([, , , when]) => soak || when === 'always'))(
     'finds a gateway that makes the mistake "%s": it %s',

@@ -132,6 +132,9 @@ function phasesOf(file: string): string[] {
       ['queued', `SELECT 1 FROM runs WHERE state = 'queued'`],
       ['mid-step', `SELECT 1 FROM runs WHERE state = 'running'`],
       ['tool started', `SELECT 1 FROM tool_calls WHERE state = 'started'`],
+      ['waiting', `SELECT 1 FROM runs WHERE state = 'waiting' AND parked_on = 'calls'`],
+      ['offered', 'SELECT 1 FROM offers'],
+      ['stopping', 'SELECT 1 FROM runs WHERE abort_requested IS NOT NULL AND ended_at IS NULL'],
       ['announcing', `SELECT 1 FROM exchanges WHERE state = 'announce'`],
       ['delivering', `SELECT 1 FROM deliveries WHERE state = 'sending'`],
     ];

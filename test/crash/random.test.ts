@@ -26,7 +26,9 @@ const killsPerRound = 3;
 /** Ends only what hangs: the work is bounded, not the time that a busy machine takes for it. */
 const limitOf = (kills: number) => 600_000 + kills * 60_000;
 
-const everyPhase = ['queued', 'mid-step', 'tool started', 'ending', 'announcing', 'delivering'];
+const everyPhase = ['queued', 'mid-step', 'tool started', 'ending', 'announcing', 'delivering', 'waiting', 'offered'];
+/** Short ones, which a few kills may miss. */
+const rarePhases = ['stopping'];
 
 describe(`${kills} kills under mixed load, seed ${seed}`, () => {
   it(
@@ -38,10 +40,10 @@ describe(`${kills} kills under mixed load, seed ${seed}`, () => {
       let done = 0;
       const round = async () => {
         while (done < kills) {
-          done += killsPerRound;
           const ops = mixedLoad(random, 30);
-          const dieAt = Array.from({ length: killsPerRound }, () => 8 + Math.floor(random() * 140));
+          const dieAt = Array.from({ length: killsPerRound }, () => 8 + Math.floor(random() * 300));
           const { violations, kills: where, phases } = await crash(receiver, ops, dieAt, { parallel: 6 });
+          done += where.length;
           for (const violation of violations) found.push(`killed at ${dieAt.join(', ')} (${where.join('; ')}): ${violation}`);
           const ending = where.filter((kill) => /before commit of .*end run/.test(kill)).map(() => 'ending');
           for (const phase of [...phases, ...ending]) hit.set(phase, (hit.get(phase) ?? 0) + 1);
@@ -49,7 +51,8 @@ describe(`${kills} kills under mixed load, seed ${seed}`, () => {
       };
       await Promise.all([round(), round()]);
       expect(found).toEqual([]);
-      expect(everyPhase.filter((phase) => !hit.has(phase))).toEqual([]);
+      const phases = kills < 200 ? everyPhase : [...everyPhase, ...rarePhases];
+      expect(phases.filter((phase) => !hit.has(phase))).toEqual([]);
     },
     limitOf(kills),
   );

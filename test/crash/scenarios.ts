@@ -38,6 +38,12 @@ export const modelScenario: Op[] = [message('m1', 'direct', 'u1', 'loop'), messa
 /** An exchange with a guest: each of its turns is offered, taken and answered. */
 export const visit: Op[] = [message('m1', 'direct', 'u1', 'visit')];
 
+/** A turn that is stopped while it sleeps. */
+export const stopped: Op[] = [message('m1', 'direct', 'u1', 'nap'), { id: 'a1', do: 'abort', of: 'm1' }];
+
+/** A send that waits. */
+export const asked: Op[] = [message('m1', 'group', 'kitchen', 'hello'), message('m2', 'direct', 'u1', 'ask')];
+
 /** Mulberry32: small, seeded, good enough to choose with. */
 export function seeded(seed: number): () => number {
   let state = seed >>> 0;
@@ -56,9 +62,13 @@ export function mixedLoad(random: () => number, count: number): Op[] {
     const peer = pick(['u1', 'u2', 'u3', 'steered']);
     const roll = random();
     if (roll < 0.04) ops.push({ id: `r${n}`, do: 'reset', key: `agent:ana:direct:${peer}` });
-    else if (roll < 0.3) ops.push(message(`m${n}`, 'direct', peer, 'ask'));
-    else if (roll < 0.5) ops.push(message(`m${n}`, 'direct', peer, 'act'));
-    else if (roll < 0.55) ops.push(message(`m${n}`, 'direct', peer, 'fail'));
+    else if (roll < 0.12 && n > 3) {
+      // Of the messages before it, preferably one that is still under way.
+      const earlier = ops.slice(-6).filter((op) => op.do === 'message');
+      ops.push(earlier.length > 0 ? { id: `a${n}`, do: 'abort', of: pick(earlier).id } : message(`m${n}`, 'direct', peer, 'nap'));
+    } else if (roll < 0.5) ops.push(message(`m${n}`, 'direct', peer, pick(['ask', 'ask', 'tell', 'both', 'chain', 'visit', 'nap'])));
+    else if (roll < 0.62) ops.push(message(`m${n}`, 'direct', peer, 'act'));
+    else if (roll < 0.66) ops.push(message(`m${n}`, 'direct', peer, 'fail'));
     else
       ops.push(
         message(`m${n}`, pick(['direct', 'group']), pick([peer, 'kitchen']), 'hello', pick(['followup', 'collect', 'steer', 'interrupt'])),

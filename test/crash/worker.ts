@@ -46,6 +46,12 @@ export interface Task {
   provider?: string;
 }
 
+/** What an operation was told: the run of a message, or the run that is being stopped. */
+interface Done {
+  runId: string;
+  aborted?: string;
+}
+
 const task = JSON.parse(readFileSync(process.argv[2]!, 'utf8')) as Task;
 
 // Points: before and after each commit, and before and after each outside effect -------------------------------------------
@@ -62,8 +68,8 @@ function point(name: string): void {
   for (;;); // until the signal arrives
 }
 
-function acknowledge(op: Op, runId: string): void {
-  appendFileSync(task.acked, `${JSON.stringify({ op: op.id, runId })}\n`);
+function acknowledge(op: Op, { runId, aborted }: Done): void {
+  appendFileSync(task.acked, `${JSON.stringify({ op: op.id, runId, aborted })}\n`);
 }
 
 let since: string[] = [];
@@ -106,7 +112,7 @@ SqliteStore.prototype.write = function (this: SqliteStore, command, args, option
       const { text, runId } = (given as AcceptArgs).input;
       acknowledge(
         task.ops.find((op) => op.do === 'message' && op.text === text)!,
-        runId,
+        { runId },
       );
     }
     return result;
@@ -158,6 +164,15 @@ function mutate(connection: Connection, query: Query): Query {
       // A tool that may act only once is run again after a crash.
       if (sql.startsWith(`UPDATE tool_calls SET state = 'started'`)) return { ...query, sql: sql.replace(`'started'`, `'planned'`) };
       return query;
+    case 'forget-abort':
+      // That a run was stopped is kept in memory only.
+      if (sql.startsWith('UPDATE runs SET abort_requested')) return { ...query, sql: `${sql} AND 0` };
+      return query;
+    case 'lie':
+      // A call is told a reply that was never given.
+      if (sql.startsWith('INSERT INTO entries') && query.params.includes('toolResult'))
+        return { ...query, params: query.params.map((one) => (typeof one === 'string' ? one.replace('The answer.', 'Another.') : one)) };
+      return query;
     default:
       return query;
   }
@@ -177,6 +192,10 @@ const config = `{
   tools: { sessions: { visibility: 'all' }, agentToAgent: { enabled: true } },
 }`;
 
+const send = (sessionKey: string, message: string, timeoutSeconds?: number) => ({
+  tool: 'sessions_send',
+  args: { sessionKey, message, ...(timeoutSeconds === undefined ? {} : { timeoutSeconds }) },
+});
 const script = Script.parse([
   { agent: 'bo', when: 'The exchange with', steps: [{ say: 'Announced.' }] },
   { when: 'Reply from session', steps: [{ say: 'And back.' }] },
@@ -195,6 +214,14 @@ const script = Script.parse([
       { say: 'Visited: {{result}}' },
     ],
   },
+  { when: ' tell$', steps: [{ say: '', calls: [send('agent:bo:loopback:group:kitchen', 'question', 0)] }, { say: 'Told: {{result}}' }] },
+  {
+    when: ' both$',
+    steps: [{ say: '', calls: ['agent:bo:main', 'agent:carl:main'].map((key) => send(key, 'question')) }, { say: 'Both: {{result}}' }],
+  },
+  { when: ' chain$', steps: [{ say: '', calls: [send('agent:bo:main', 'relay')] }, { say: 'Chained: {{result}}' }] },
+  { agent: 'bo', when: 'relay$', steps: [{ say: '', calls: [send('agent:carl:main', 'question')] }, { say: 'Relayed: {{result}}' }] },
+  { when: ' nap$', steps: [{ say: 'Slept.', sleepMs: 200 }] },
   { when: 'act', steps: [{ say: 'Acting.', calls: [{ tool: 'act' }, { tool: 'session_status' }] }, { say: 'Acted.' }] },
   { when: 'boom', steps: [{ say: '', calls: [{ tool: 'boom' }] }, { say: 'Survived.' }] },
   { when: 'slow', steps: [{ say: 'Too late.', sleepMs: 60_000 }] },
@@ -305,35 +332,38 @@ async function startGuest(): Promise<() => Promise<void>> {
 
 // The operations: those not acknowledged yet, in order ----------------------------------------------------------------------
 
-const acks = new Map<string, string>();
+const acks = new Map<string, Done>();
 if (existsSync(task.acked)) {
   for (const line of readFileSync(task.acked, 'utf8').split('\n').filter(Boolean)) {
-    const { op, runId } = JSON.parse(line) as { op: string; runId: string };
-    acks.set(op, runId);
+    const { op, ...done } = JSON.parse(line) as Done & { op: string };
+    acks.set(op, done);
   }
 }
 
-async function perform(op: Op): Promise<string> {
+async function perform(op: Op): Promise<Done> {
   switch (op.do) {
     case 'message': {
       const origin = { channel: op.channel, peer: { kind: op.kind, id: op.peer } };
-      return (await gateway.receive({ origin, text: op.text, messageId: op.id, ...(op.mode ? { mode: op.mode } : {}) })).runId;
+      return { runId: (await gateway.receive({ origin, text: op.text, messageId: op.id, ...(op.mode ? { mode: op.mode } : {}) })).runId };
     }
     case 'reset':
       await gateway.engine.reset(op.key).catch(() => undefined); // not opened yet: nothing to reset
-      return '';
-    case 'abort':
-      await gateway.engine.abort(acks.get(op.of)!, 'the test says so').catch(() => undefined); // a mutant may have lost it
-      return '';
+      return { runId: '' };
+    case 'abort': {
+      while (!acks.has(op.of)) await new Promise((next) => setImmediate(next));
+      const { runId } = acks.get(op.of)!;
+      const stopped = await gateway.engine.abort(runId, 'the test says so').catch(() => undefined); // a mutant may have lost it
+      return { runId: '', ...(stopped?.aborted ? { aborted: runId } : {}) };
+    }
   }
 }
 
 const queue = task.ops.filter((op) => !acks.has(op.id));
 async function worker(): Promise<void> {
   for (let op = queue.shift(); op; op = queue.shift()) {
-    const runId = await perform(op);
-    acks.set(op.id, runId);
-    acknowledge(op, runId);
+    const done = await perform(op);
+    acks.set(op.id, done);
+    acknowledge(op, done);
   }
 }
 await Promise.all(Array.from({ length: task.parallel }, worker));
