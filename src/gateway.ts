@@ -33,6 +33,7 @@ import type { Store } from './store/contract.ts';
 import type { SessionRow } from './store/rows.ts';
 import { lockState } from './store/sqlite/lock.ts';
 import { openSqliteStore } from './store/sqlite/open.ts';
+import { searchTrouble } from './store/search.ts';
 import { inMemory, searchName } from './store/sqlite/search-file.ts';
 import { SqliteSearch } from './store/sqlite/search.ts';
 import type { StoreParts } from './store/sqlite/store.ts';
@@ -109,7 +110,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
   const search = new SqliteSearch({
     store,
     path: options.store ? inMemory : join(stateDir, searchName),
-    failed: (error) => warn(`search index cannot be written, and is tried again: ${reasonOf(error)}`),
+    failed: (error) => warn(`${searchTrouble}, and is tried again: ${reasonOf(error)}`),
     recovered: () => warn('search index can be written again'),
     after,
     timeline: timelineName,
@@ -217,7 +218,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
       newId,
       secret: (bytes) => randomBytes(bytes).toString('base64url'),
       model: () => runtimes.choiceOf(current().world.agents.defaultId)?.ref ?? 'scripted',
-      warnings: () => [...health.warnings(), ...current().warnings, ...outside.warnings(), ...searchTrouble(search.trouble())],
+      warnings: () => [...health.warnings(), ...current().warnings, ...outside.warnings(), ...searchWarnings(search.trouble())],
       searchable: () => search.trouble() === undefined,
       pendingConfig: () => pending,
       stopping: () => closing !== undefined,
@@ -341,8 +342,9 @@ async function openCursors(store: Store): Promise<Cursors> {
   }
 }
 
-const searchTrouble = (why: string | undefined) =>
-  why === undefined ? [] : [`search index cannot be written, so new messages are not found yet: ${why}`];
+/** Of an index that cannot be written. */
+const searchWarnings = (why: string | undefined) =>
+  why === undefined ? [] : [`${searchTrouble}, so new messages are not found yet; it is tried again by itself: ${why}`];
 
 function capsOf({ agents: { defaults } }: Config): Record<RunClass, number> {
   const cores = availableParallelism();

@@ -10,6 +10,7 @@ import type { Setup } from '../setup.ts';
 import { inspectStore, isHeld } from '../store/sqlite/inspect.ts';
 import { setupHere } from './config-check.ts';
 import { storeTrouble } from '../observe/store-health.ts';
+import { searchTrouble } from '../store/search.ts';
 import { reached, running } from './reach.ts';
 import { answer, oneLine, paint, size, type Terminal } from './terminal.ts';
 
@@ -48,7 +49,7 @@ export async function doctor(terminal: Terminal, flags: DoctorFlags): Promise<nu
     ...configFindings,
     ...checkState(paths.stateDir),
     checkStore(paths.stateDir),
-    await checkGateway(terminal, paths.stateDir, own),
+    ...(await checkGateway(terminal, paths.stateDir, own)),
     await checkPort(host, flags.port, portOf(terminal) ?? port, own),
     checkSpace(paths.stateDir),
     ...(setup ? [await checkModel(setup)] : []),
@@ -154,23 +155,23 @@ function checkStore(stateDir: string): Finding {
   }
 }
 
-async function checkGateway(terminal: Terminal, stateDir: string, own: CliFile | undefined): Promise<Finding> {
+async function checkGateway(terminal: Terminal, stateDir: string, own: CliFile | undefined): Promise<Finding[]> {
   if (own) {
     const where = `running at ${own.url} (process ${own.pid})`;
     const { warnings } = await reached(terminal, { ...own, stateDir }, (client) => client.call('status', {}));
     const trouble = warnings.find((warning) => warning.startsWith(storeTrouble));
-    return trouble === undefined ? ok('gateway', where) : bad('gateway', 'STORE_FAILED', `${where}, but its ${trouble}`, 'see its log');
+    const unsearched = warnings.find((warning) => warning.startsWith(searchTrouble));
+    return [
+      trouble === undefined ? ok('gateway', where) : bad('gateway', 'STORE_FAILED', `${where}, but its ${trouble}`, 'see its log'),
+      ...(unsearched === undefined ? [] : [note('search', unsearched, 'check the disk and who owns search.db in the state directory')]),
+    ];
   }
-  if (!isHeld(stateDir)) return ok('gateway', 'not running; start it with: interlane up');
+  if (!isHeld(stateDir)) return [ok('gateway', 'not running; start it with: interlane up')];
   const holder = holderOf(stateDir);
   const fix =
     holder === undefined ? 'stop the process that uses it' : `wait a moment if it is starting or importing; else stop it: kill ${holder}`;
-  return bad(
-    'gateway',
-    'STATE_IN_USE',
-    `${holder === undefined ? 'a process' : `process ${holder}`} uses the state directory and does not answer`,
-    fix,
-  );
+  const says = `${holder === undefined ? 'a process' : `process ${holder}`} uses the state directory and does not answer`;
+  return [bad('gateway', 'STATE_IN_USE', says, fix)];
 }
 
 function holderOf(stateDir: string): number | undefined {

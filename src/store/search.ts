@@ -35,6 +35,9 @@ export interface SearchQuestion {
   pace?: Pace;
 }
 
+/** How a warning about an index that cannot be written begins. */
+export const searchTrouble = 'search index cannot be written';
+
 export interface SearchHit {
   sessionPk: number;
   seq: number;

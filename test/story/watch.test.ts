@@ -1,11 +1,11 @@
 // What an operator can watch: gauges of what waits, an index that recovers by itself, and log lines that say what they concern.
-import { mkdirSync, mkdtempSync, rmdirSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, rmdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, it, onTestFinished } from 'vitest';
+import { expect, it } from 'vitest';
 import type { About } from '../../src/warn.ts';
 import { testGateway, type TestGateway } from '../harness/gateway.ts';
 import { failWrite } from '../harness/inside.ts';
+import { started } from '../harness/terminal.ts';
 
 async function gauge(gw: TestGateway, line: string): Promise<number> {
   const { text } = await gw.http('/metrics');
@@ -53,22 +53,18 @@ it('metrics say how old the oldest waits are, how late the sweep is, and how bus
 });
 
 it('a search index that cannot be written says so, is tried again after pauses that grow, and catches up', async () => {
-  const stateDir = mkdtempSync(join(tmpdir(), 'interlane-test-'));
-  onTestFinished(() => rmSync(stateDir, { recursive: true, force: true }));
-  const inTheWay = join(stateDir, 'search.db');
+  const gw = await testGateway({ listen: true, caller: 'agent:main:main', config: { tools: { sessions: { visibility: 'all' } } } });
+  await gw.close();
+  const inTheWay = join(gw.stateDir, 'search.db');
   mkdirSync(inTheWay);
-  const gw = await testGateway({
-    listen: true,
-    search: true,
-    stateDir,
-    caller: 'agent:main:main',
-    config: { tools: { sessions: { visibility: 'all' } } },
-  });
-  onTestFinished(() => gw.end());
+  await gw.start({ search: true });
   await gw.answer('pineapple');
   await gw.until(async () => (await gauge(gw, 'interlane_search_index_up')) === 0);
   const warned = () => gw.warnings.filter((line) => line.startsWith('search index'));
   expect((await gw.call('status')).warnings.join()).toContain('search index cannot be written');
+  const { stdout } = await started(['doctor', '--json', '--state-dir', gw.stateDir]).finished;
+  const { findings } = JSON.parse(stdout) as { findings: { what: string; state: string }[] };
+  expect(findings.find(({ what }) => what === 'search')).toMatchObject({ state: 'note' });
   await gw.clock.advance(1_000);
   await gw.clock.advance(2_000);
   expect(await gauge(gw, 'interlane_search_index_up')).toBe(0);
