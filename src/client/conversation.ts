@@ -324,10 +324,10 @@ export class Conversation {
     this.orRefused(this.stop()).catch((thrown: unknown) => this.failed.reject(thrown));
   }
 
-  /** Starts over with an empty transcript. */
-  async reset(): Promise<void> {
+  /** Starts over with an empty transcript. Returns the new life of the session. */
+  async reset(): Promise<WireSession> {
     // A second request would reset twice, so this one is not repeated after a loss.
-    await (await this.connection()).call('sessions.reset', { key: this.key });
+    return (await (await this.connection()).call('sessions.reset', { key: this.key })).entry;
   }
 
   /** Changes settings of the session; `null` clears one. */

@@ -11,7 +11,7 @@ function port(now: Partial<WireSession> = {}): CommandPort & { asked: unknown[] 
   const asked: unknown[] = [];
   return {
     asked,
-    reset: async () => void asked.push('reset'),
+    reset: async () => (asked.push('reset'), { ...session, life: 2 }),
     patch: async (settings) => (asked.push(settings), { ...session, ...now }),
     status: async () => ({ ...session, ...now }),
     stop: async () => true,

@@ -6,8 +6,8 @@ import { type WireSession } from '../protocol/result.ts';
 
 /** The session that commands act on, over the wire or in the gateway. It throws refusals as `InterlaneError`. */
 export interface CommandPort {
-  /** Starts over with an empty transcript. */
-  reset(): Promise<void>;
+  /** Starts over with an empty transcript. Resolves with the new life of the session. */
+  reset(): Promise<WireSession>;
   /** `null` clears a setting. Resolves with the changed session. */
   patch(settings: Settings): Promise<WireSession>;
   status(): Promise<WireSession>;
@@ -89,8 +89,8 @@ export const commands: readonly Command[] = [
     'new',
     'start over with an empty transcript; text after it becomes the first message',
     async (port, argument) => {
-      await port.reset();
-      const text = 'Started a new session. The previous transcript was kept.';
+      const { life } = await port.reset();
+      const text = `Started a new session. The previous transcript was kept as life ${life - 1}.`;
       return argument === '' ? text : { text, say: argument };
     },
     { aliases: ['reset'], usage: '[message]', who: 'owner' },

@@ -266,7 +266,7 @@ describe('a chat command', () => {
 
   const refused: [line: string, status: number, names: RegExp][] = [
     ['/status please', 64, /\/status/],
-    ['/model nowhere/nothing', 65, /"nowhere".*models\.providers.*mock/],
+    ['/model nowhere/nothing', 65, /"nowhere\/nothing".*models\.providers.*mock/],
     ['/think hgih', 64, /"hgih".*minimal.*high/],
     ['/think so', 64, /"so".*minimal.*high/],
     ['/verbose loud', 64, /"loud".*off, on, full, default/],
