@@ -324,6 +324,7 @@ async function openStore(
       afterTick: (work) => void setImmediate(work),
       elapsed: () => clock.elapsed(),
       fatal: options.fatal ?? end,
+      upgrade: { say: warn },
       ...watch,
     });
     return { store, cursors: await openCursors(store), unlock };

@@ -21,7 +21,7 @@ import {
 } from '../sessions/transfer.ts';
 import { writeTranscript } from '../sessions/transcripts.ts';
 import type { Store } from '../store/contract.ts';
-import { snapshot } from '../store/sqlite/inspect.ts';
+import { refuseOldStore, snapshot } from '../store/sqlite/inspect.ts';
 import { lockState } from '../store/sqlite/lock.ts';
 import { openSqliteStore } from '../store/sqlite/open.ts';
 import { answer, count, oneLine, readAll, type Terminal } from './terminal.ts';
@@ -159,6 +159,7 @@ async function withStore<R>(terminal: Terminal, stateDir: string, work: (store: 
   }
   const unlock = lockState(stateDir, { pid: process.pid, host: hostname(), startedAt: terminal.now() });
   try {
+    refuseOldStore(stateDir);
     const store = openSqliteStore(stateDir, 'full', {
       afterTick: queueMicrotask,
       elapsed: () => performance.now(),

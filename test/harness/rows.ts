@@ -409,6 +409,14 @@ export function loadState(stateDir: string, dump: string): void {
   database.close();
 }
 
+/** The schema of a store in a state directory. */
+export function schemaOf(stateDir: string, name: string): number {
+  const database = new DatabaseSync(join(stateDir, name), { readOnly: true });
+  const [version] = Object.values(database.prepare('PRAGMA user_version').get()!);
+  database.close();
+  return Number(version);
+}
+
 /** The state as a kill leaves it at this moment, in a directory of its own, which the caller deletes. */
 export function copyOfState(stateDir: string): string {
   const copy = mkdtempSync(join(tmpdir(), 'interlane-killed-'));

@@ -35,7 +35,7 @@ describe('the feed', () => {
       expect(seen).toEqual(all.events);
     }
     // The place of an event is a cursor too, also one that a subscription gave.
-    const middle = all.events[3]!['cursor'] as string;
+    const middle = all.events[3]!.cursor;
     expect((await gw.call('feed.read', { cursor: middle })).events).toEqual(all.events.slice(4));
     const { cursor } = await gw.call('sessions.subscribe', {});
     expect(await gw.call('feed.read', { cursor: all.nextCursor })).toMatchObject({ events: [], hasMore: false });

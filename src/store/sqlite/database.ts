@@ -1,16 +1,19 @@
 // Opening a SQLite file the way Interlane needs it: private, WAL, migrated, and refused by name when it is not ours to use.
 import { chmodSync, closeSync, existsSync, openSync, statSync } from 'node:fs';
+import { basename } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { InterlaneError, reasonOf } from '../../errors.ts';
 import { Conflict, isQuery, type Ask, type Query } from '../contract.ts';
 import { rowShape } from '../row-shape.ts';
 import { applicationId, migrations } from '../migrations.ts';
+import { prepareUpgrade, type Upgrade } from './upgrade.ts';
 
 export type Durability = 'full' | 'normal';
 
 export interface OpenOptions {
   durability: Durability;
   readOnly?: boolean;
+  upgrade?: Upgrade;
 }
 
 interface Prepared {
@@ -82,10 +85,12 @@ export function openDatabase(file: string, options: OpenOptions): Connection {
     database = new DatabaseSync(file, { readOnly: options.readOnly === true, timeout: 0 });
     if (!options.readOnly) {
       // Looked at before anything changes in a file that is not ours.
-      if (versionOf(database, file, migrations.length) === 0) database.exec('PRAGMA auto_vacuum = INCREMENTAL');
+      const version = versionOf(database, file, migrations.length);
+      if (version === 0) database.exec('PRAGMA auto_vacuum = INCREMENTAL');
+      else if (version < migrations.length && !inMemory) prepareUpgrade(database, file, version, migrations.length, options.upgrade);
       database.exec('PRAGMA journal_mode = WAL');
       database.exec(`PRAGMA synchronous = ${options.durability === 'full' ? 'FULL' : 'NORMAL'}`);
-      migrate(database, file);
+      migrate(database, file, migrations, options.upgrade?.say);
       // SQLite opens a file that cannot be written without a word, and tells at the first write; so here is one, undone.
       database.exec(`BEGIN IMMEDIATE; PRAGMA user_version = ${migrations.length}; ROLLBACK`);
       if (!inMemory) keepPrivate(file);
@@ -135,9 +140,10 @@ function versionOf(database: DatabaseSync, file: string, known: number): number 
 }
 
 /** Applies what is missing, each step in its own transaction. */
-export function migrate(database: DatabaseSync, file: string, steps: string[] = migrations): void {
+export function migrate(database: DatabaseSync, file: string, steps: string[] = migrations, say: (line: string) => void = () => {}): void {
   const version = versionOf(database, file, steps.length);
   for (let step = version; step < steps.length; step++) {
+    if (version > 0) say(`store ${basename(file)} gets schema ${step + 1} of ${steps.length}`);
     database.exec('BEGIN IMMEDIATE');
     try {
       database.exec(`${steps[step]!}; PRAGMA application_id = ${applicationId}; PRAGMA user_version = ${step + 1}`);

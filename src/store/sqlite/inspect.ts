@@ -35,18 +35,27 @@ export function inspectStore(stateDir: string): { file: string; bytes: number } 
 export function snapshot(stateDir: string): { read<R>(body: (t: Reading) => Body<R>): R; close(): void } {
   const file = join(stateDir, databaseName);
   if (!isThere(file)) throw new InterlaneError('FILE_UNREADABLE', `state directory ${stateDir} has no ${databaseName}; check --state-dir`);
-  const database = openChecked(file);
-  const version = Number(Object.values(database.prepare('PRAGMA user_version').get()!)[0]);
-  if (version < migrations.length) {
-    database.close();
-    throw new InterlaneError(
-      'STORE_UNUSABLE',
-      `store ${file} was written by an older Interlane; start the gateway once to bring it up to date`,
-    );
-  }
+  const database = openCurrent(file);
   const connection = new Connection(database);
   database.exec('BEGIN');
   return { read: (body) => drive(body(reading), (ask) => connection.answerAll(ask)), close: () => connection.close() };
+}
+
+/** Only a gateway migrates a store: a command that may be refused changes nothing before it is accepted. */
+export function refuseOldStore(stateDir: string): void {
+  const file = join(stateDir, databaseName);
+  if (isThere(file) && statSync(file).size > 0) openCurrent(file).close();
+}
+
+function openCurrent(file: string): DatabaseSync {
+  const database = openChecked(file);
+  const version = Number(Object.values(database.prepare('PRAGMA user_version').get()!)[0]);
+  if (version >= migrations.length) return database;
+  database.close();
+  throw new InterlaneError(
+    'STORE_UNUSABLE',
+    `store ${file} was written by an older Interlane (schema ${version}, this one has ${migrations.length}); nothing was changed; start the gateway once to migrate it`,
+  );
 }
 
 /** Whether a process holds the state. Reading a database that is locked for writing is refused, and nothing else is done. */

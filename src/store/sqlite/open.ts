@@ -16,5 +16,9 @@ export function openSqliteStore<Event extends { pos: number } = FeedEvent>(
 ): Store<Event> {
   const path = join(stateDir, databaseName);
   refuseLostStore(stateDir);
-  return new SqliteStore<Event>(openDatabase(path, { durability }), parts, new Reader(path, () => parts.elapsed()));
+  return new SqliteStore<Event>(
+    openDatabase(path, { durability, ...(parts.upgrade ? { upgrade: parts.upgrade } : {}) }),
+    parts,
+    new Reader(path, () => parts.elapsed()),
+  );
 }

@@ -21,6 +21,7 @@ import type { Pace } from '../../pace.ts';
 import { place } from '../tables/feed.ts';
 import { firstOfCounters } from '../counters.ts';
 import { asStoreError, explain, sqliteCode, troubleOf, type Connection } from './database.ts';
+import type { Upgrade } from './upgrade.ts';
 import type { Reader } from './reader.ts';
 import { WriteQueue, type Queued } from './write-queue.ts';
 
@@ -44,6 +45,8 @@ export interface StoreParts {
   /** Milliseconds that only go forward. */
   elapsed(): number;
   fatal(error: InterlaneError): void;
+  /** How the migration of an older store goes. */
+  upgrade?: Upgrade;
   /** Told of each commit, and whether it has changed anything. */
   observe?(commit: { commands: number; ms: number; failed: boolean; changed: boolean }): void;
   /** Told of each failure that is not one command's: a full disk, a damaged file. */
