@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { drive, reading } from '../src/store/contract.ts';
 import { openDatabase } from '../src/store/sqlite/database.ts';
-import { databaseName } from '../src/store/sqlite/open.ts';
+import { databaseName } from '../src/store/sqlite/files.ts';
 import { searchName } from '../src/store/sqlite/search-file.ts';
 import { SqliteSearch } from '../src/store/sqlite/search.ts';
 

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import type { Query } from '../src/store/contract.ts';
 import { openDatabase } from '../src/store/sqlite/database.ts';
-import { databaseName } from '../src/store/sqlite/open.ts';
+import { databaseName } from '../src/store/sqlite/files.ts';
 import { inChild, type PagesReport, type RecoverReport } from './child.ts';
 import { chatKey, longKey, longSessions, makeChats, makeState, openIndex, startOfTime, writeText } from './data.ts';
 import { drawLines, inTemporary, median, percent, progress, rate, table, whole, type Line } from './measure.ts';

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import type { Query } from '../src/store/contract.ts';
 import { Connection, openDatabase } from '../src/store/sqlite/database.ts';
-import { databaseName } from '../src/store/sqlite/open.ts';
+import { databaseName } from '../src/store/sqlite/files.ts';
 
 /** The writes of one operation, one list for each commit it took. */
 export type Written = Query[][];

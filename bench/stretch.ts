@@ -5,7 +5,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
 import { connect } from '../src/client/client.ts';
 import type { OperationName } from '../src/protocol/operations/all.ts';
-import { databaseName } from '../src/store/sqlite/open.ts';
+import { databaseName } from '../src/store/sqlite/files.ts';
 import { callerKey, longKey, makeState, startOfTime } from './data.ts';
 import { inTemporary, median, progress, table } from './measure.ts';
 import { start } from './setting.ts';

@@ -10,7 +10,7 @@ import { toolNamesOf } from '../rules/explain.ts';
 import { answers, type Knowledge } from '../sessions/explain.ts';
 import { snapshot } from '../store/sqlite/inspect.ts';
 import type { SessionRow } from '../store/rows.ts';
-import { databaseName } from '../store/sqlite/open.ts';
+import { databaseName } from '../store/sqlite/files.ts';
 import { current as currentLife } from '../store/tables/sessions.ts';
 import { isThere } from '../there.ts';
 import { setupHere } from './config-check.ts';

@@ -9,7 +9,8 @@ import { InterlaneError } from '../../src/errors.ts';
 import { Conflict, type Body, type Command, type ReadQuery, type Store, type Writing } from '../../src/store/contract.ts';
 import { memoryStore } from '../../src/store/memory.ts';
 import { openTimeline } from '../../src/store/tables/meta.ts';
-import { databaseName, openSqliteStore } from '../../src/store/sqlite/open.ts';
+import { databaseName } from '../../src/store/sqlite/files.ts';
+import { openSqliteStore } from '../../src/store/sqlite/open.ts';
 
 interface Opened {
   store: Store<Said>;

@@ -2,7 +2,7 @@
 import { closeSync, openSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { databaseName } from '../../src/store/sqlite/open.ts';
+import { databaseName } from '../../src/store/sqlite/files.ts';
 
 /** Overwrites the first page of a table, while no gateway runs. */
 export function damageTable(stateDir: string, table: string): void {

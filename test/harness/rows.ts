@@ -20,7 +20,7 @@ import type {
 import type { TurnContext } from '../../src/protocol/transcript.ts';
 import { contextText } from '../../src/wording.ts';
 import type { Value } from '../../src/store/contract.ts';
-import { databaseName } from '../../src/store/sqlite/open.ts';
+import { databaseName } from '../../src/store/sqlite/files.ts';
 
 interface FeedRow {
   pos: number;

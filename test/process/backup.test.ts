@@ -4,7 +4,7 @@ import { join, resolve } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, it } from 'vitest';
 import { openDatabase } from '../../src/store/sqlite/database.ts';
-import { databaseName } from '../../src/store/sqlite/open.ts';
+import { databaseName } from '../../src/store/sqlite/files.ts';
 import { interlane, scratch, start, type Running } from './child.ts';
 
 const program = `

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, it } from 'vitest';
-import { databaseName } from '../../src/store/sqlite/open.ts';
+import { databaseName } from '../../src/store/sqlite/files.ts';
 import { connect } from '../../src/client/client.ts';
 import { complaints, scratch, start, type Running } from './child.ts';
 

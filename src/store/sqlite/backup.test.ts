@@ -18,7 +18,7 @@ import { migrations } from '../migrations.ts';
 import { backupStore, restoreStore } from './backup.ts';
 import { openDatabase } from './database.ts';
 import { lockState } from './lock.ts';
-import { databaseName } from './open.ts';
+import { databaseName } from './files.ts';
 
 const me = { pid: process.pid, host: 'here', startedAt: 0 };
 

@@ -22,7 +22,7 @@ import { endTimeline } from '../tables/meta.ts';
 import { Connection, explain, sqliteCode } from './database.ts';
 import { lockState, type Holder } from './lock.ts';
 import { noteBackup } from './missing.ts';
-import { databaseName } from './open.ts';
+import { databaseName } from './files.ts';
 import { searchName } from './search-file.ts';
 
 /** All pages in one step, which is one snapshot. In several, each commit of the gateway would start the copy over again. */

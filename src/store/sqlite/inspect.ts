@@ -8,7 +8,7 @@ import { drive, reading, type Body, type Reading } from '../contract.ts';
 import { applicationId, migrations } from '../migrations.ts';
 import { Connection, explain, sqliteCode } from './database.ts';
 import { refuseLostStore } from './missing.ts';
-import { databaseName } from './open.ts';
+import { databaseName } from './files.ts';
 
 const waitMs = 10_000;
 const busy = 5;

@@ -3,7 +3,7 @@ import { closeSync, openSync, readdirSync, readFileSync, readSync, statSync, wri
 import { join, resolve } from 'node:path';
 import { InterlaneError } from '../../errors.ts';
 import { applicationId } from '../migrations.ts';
-import { databaseName } from './open.ts';
+import { databaseName } from './files.ts';
 import { searchName } from './search-file.ts';
 
 const lastBackup = 'last-backup.json';

@@ -3,11 +3,10 @@ import { join } from 'node:path';
 import type { FeedEvent } from '../../protocol/event.ts';
 import type { Store } from '../contract.ts';
 import { openDatabase, type Durability } from './database.ts';
+import { databaseName } from './files.ts';
 import { refuseLostStore } from './missing.ts';
 import { Reader } from './reader.ts';
 import { SqliteStore, type StoreParts } from './store.ts';
-
-export const databaseName = 'interlane.db';
 
 export function openSqliteStore<Event extends { pos: number } = FeedEvent>(
   stateDir: string,

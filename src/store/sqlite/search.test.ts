@@ -11,7 +11,7 @@ import { memoryStore } from '../memory.ts';
 import type { SearchedEntry, SearchQuestion } from '../search.ts';
 import { insert } from '../tables/entries.ts';
 import { openDatabase } from './database.ts';
-import { databaseName } from './open.ts';
+import { databaseName } from './files.ts';
 import { inMemory, searchName } from './search-file.ts';
 import { SqliteSearch } from './search.ts';
 

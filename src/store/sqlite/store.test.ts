@@ -7,7 +7,8 @@ import { ofTest } from '../../../test/postgres/statements.ts';
 import { InterlaneError } from '../../errors.ts';
 import type { Command, Query, ReadQuery, Writing } from '../contract.ts';
 import { Connection, openDatabase, type Durability } from './database.ts';
-import { databaseName, openSqliteStore } from './open.ts';
+import { databaseName } from './files.ts';
+import { openSqliteStore } from './open.ts';
 import { SqliteStore, type StoreParts } from './store.ts';
 
 /** The writer's own connection, which also tells what was asked of it. */

@@ -6,7 +6,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { expect, it, onTestFinished } from 'vitest';
 import { migrations } from '../migrations.ts';
 import { openDatabase } from './database.ts';
-import { databaseName } from './open.ts';
+import { databaseName } from './files.ts';
 
 const old = 'test/fixtures/state-d35cbfc/interlane.sql';
 

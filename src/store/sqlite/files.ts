@@ -1,0 +1,2 @@
+// The names of the store's files in a state directory.
+export const databaseName = 'interlane.db';
