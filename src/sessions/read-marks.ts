@@ -5,7 +5,7 @@ import * as marks from '../store/tables/read-marks.ts';
 import { existing, type OperatorArgs } from './patch.ts';
 
 /** More unread messages are not counted. */
-export const mostUnread = 1_000;
+const mostUnread = 1_000;
 
 export const unreadOf = (messages: number, read: number) => Math.min(Math.max(0, messages - read), mostUnread);
 

@@ -15,7 +15,7 @@ export interface Upgrade {
 const spareBytes = 16 * 1024 * 1024;
 
 /** The copy of a store of a schema: beside the store, and named by the schema. */
-export const copyName = (file: string, schema: number) => `${file}.schema-${schema}`;
+const copyName = (file: string, schema: number) => `${file}.schema-${schema}`;
 
 /** Writes the copy. An interrupted one leaves nothing that could be taken for a whole one. */
 export function prepareUpgrade(database: DatabaseSync, file: string, from: number, to: number, upgrade: Upgrade = {}): void {
