@@ -4,11 +4,15 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { defaultConfig, loadConfig } from '../config/load.ts';
 import { findPaths, type PathFlags, type Paths } from '../config/paths.ts';
-import { errorTable, InterlaneError, type ErrorCode } from '../errors.ts';
+import { errorTable, InterlaneError } from '../errors.ts';
 import type { CliFile } from '../server/cli-file.ts';
 import type { Setup } from '../setup.ts';
 import { inspectStore, isHeld } from '../store/sqlite/inspect.ts';
+import { databaseName } from '../store/sqlite/open.ts';
+import { isThere } from '../there.ts';
 import { setupHere } from './config-check.ts';
+import { bad, note, ok, type Finding } from './doctor-finding.ts';
+import { checkRules } from './doctor-rules.ts';
 import { storeTrouble } from '../observe/store-health.ts';
 import { searchTrouble } from '../store/search.ts';
 import { reached, running } from './reach.ts';
@@ -18,19 +22,6 @@ export interface DoctorFlags extends PathFlags {
   port?: number;
   json?: boolean;
 }
-
-interface Finding {
-  what: string;
-  state: 'ok' | 'note' | 'bad';
-  says: string;
-  fix?: string;
-  /** Of what is bad. */
-  code?: ErrorCode;
-}
-
-const ok = (what: string, says: string): Finding => ({ what, state: 'ok', says });
-const note = (what: string, says: string, fix?: string): Finding => ({ what, state: 'note', says, ...(fix === undefined ? {} : { fix }) });
-const bad = (what: string, code: ErrorCode, says: string, fix: string): Finding => ({ what, state: 'bad', says, fix, code });
 
 const neededNode = 24;
 const littleSpace = 1024 ** 3;
@@ -44,11 +35,14 @@ export async function doctor(terminal: Terminal, flags: DoctorFlags): Promise<nu
   const paths = { ...named, configFile: named.configFile ?? own?.config };
   const { setup, findings: configFindings } = await checkConfig(terminal, paths);
   const { host, port } = (setup?.config ?? defaultConfig()).gateway;
+  const store = checkStore(paths.stateDir);
   const findings = [
     checkNode(),
     ...configFindings,
+    ...(setup ? checkRules(setup.config) : []),
     ...checkState(paths.stateDir),
-    checkStore(paths.stateDir),
+    store,
+    ...(store.state === 'ok' ? await checkStored(terminal, paths.stateDir, own !== undefined) : []),
     ...(await checkGateway(terminal, paths.stateDir, own)),
     await checkPort(host, flags.port, portOf(terminal) ?? port, own),
     checkSpace(paths.stateDir),
@@ -152,6 +146,18 @@ function checkStore(stateDir: string): Finding {
     if (!(thrown instanceof InterlaneError)) throw thrown;
     const [says, ...fix] = thrown.message.split('; ');
     return bad('store', thrown.code, says!, fix.join('; ') || 'restore a backup with "interlane restore", or choose another --state-dir');
+  }
+}
+
+/** What is stored, if there is anything. A store of an older version is checked after its first start. */
+async function checkStored(terminal: Terminal, stateDir: string, isRunning: boolean): Promise<Finding[]> {
+  if (!isThere(join(stateDir, databaseName))) return [];
+  const { checkWork } = await import('./doctor-state.ts');
+  try {
+    return checkWork(stateDir, terminal.now(), isRunning);
+  } catch (thrown) {
+    if (!(thrown instanceof InterlaneError)) throw thrown;
+    return [note('work', thrown.message)];
   }
 }
 

@@ -4,6 +4,7 @@ import type { LoadedConfig } from '../config/load.ts';
 import { findPaths, type PathFlags, type Paths } from '../config/paths.ts';
 import { errorTable, InterlaneError, reasonOf } from '../errors.ts';
 import type { Operations } from '../protocol/operations/operation.ts';
+import { inCliWords } from './cli-words.ts';
 import { asking, clientOf, command, configure, duration, number, stateDirOption, type ClientCommand } from './command.ts';
 import type { DoctorFlags } from './doctor.ts';
 import type { JoinFlags } from './join.ts';
@@ -225,7 +226,7 @@ async function open(terminal: Terminal, flags: PathFlags): Promise<{ paths: Path
 function report(terminal: Terminal, thrown: unknown): number {
   if (thrown instanceof CommanderError) return thrown.exitCode === 0 ? 0 : errorTable.USAGE.exit;
   if (thrown instanceof InterlaneError) {
-    terminal.stderr.write(`interlane: ${visible(thrown.message)}\n`);
+    terminal.stderr.write(`interlane: ${visible(inCliWords(thrown.message))}\n`);
     return errorTable[thrown.code].exit;
   }
   const trace = terminal.env['INTERLANE_DEBUG'] && thrown instanceof Error ? `\n${thrown.stack}` : '';

@@ -402,6 +402,17 @@ export const changedTokens = (changes: TokenChange[]): string =>
     })
     .join(';');
 
+const keyed = ['runs lane', 'waits lane', 'waits target_lane', 'offers lane', 'tokens session_key', 'sessions parent_key', 'sessions key'];
+
+/** Changes of a dump: a session is the shared chat of `session.scope: "global"` as it was stored, and the main session has another key. */
+export function sharedChat(key: string, main: string): string {
+  const moved = keyed.map((place) => {
+    const [table, column] = place.split(' ');
+    return `UPDATE ${table} SET ${column} = 'global' WHERE ${column} = '${key}'`;
+  });
+  return ['', ...moved, `UPDATE sessions SET key = '${main}' WHERE key = 'agent:main:main'`].join(';\n');
+}
+
 /** Writes a dump into a state directory, before a gateway starts there. */
 export function loadState(stateDir: string, dump: string): void {
   const database = new DatabaseSync(join(stateDir, databaseName));
@@ -431,6 +442,10 @@ const meddling = {
   'no reply turns': `CREATE TRIGGER broken BEFORE INSERT ON exchange_turns WHEN NEW.turn > 0 BEGIN SELECT RAISE(ABORT, 'broken on purpose'); END`,
   /** Another gateway has taken every run. */
   'steal runs': 'UPDATE runs SET epoch = epoch + 1',
+  /** Exchanges should have ended long ago. */
+  'late exchanges': 'UPDATE exchanges SET due_at = 1',
+  /** The clock was ahead when the newest event happened. */
+  'events of the future': 'UPDATE feed SET at = 4000000000000',
 };
 
 /** A hand in the database while the gateway runs. */

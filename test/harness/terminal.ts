@@ -12,11 +12,13 @@ interface Options {
   keys?: boolean;
   env?: Record<string, string>;
   columns?: number;
+  /** The time of the machine; by default the real one. */
+  now?: () => number;
 }
 
 export function started(
   argv: string[],
-  { tty = false, input = '', keys = false, env = {}, columns = 120 }: Options = {},
+  { tty = false, input = '', keys = false, env = {}, columns = 120, now = Date.now }: Options = {},
   begin: (terminal: Terminal) => Promise<number> = run,
 ) {
   const written = { stdout: '', stderr: '' };
@@ -52,7 +54,7 @@ export function started(
       return () => void handlers.delete(handler);
     },
     onCrash() {},
-    now: () => Date.now(),
+    now,
     sleep: (ms, signal) => pause(ms, undefined, { signal }),
     newId: () => crypto.randomUUID(),
   };

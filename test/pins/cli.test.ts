@@ -13,7 +13,7 @@ it('the corpus of the command line', async () => {
   const run = async (line: string, more: { args?: string[]; where?: string[]; input?: string } = {}) => {
     const { args = [], where = from, input } = more;
     const argv = [...line.split(' '), ...args, ...where];
-    const { status, stdout } = await started(argv, input === undefined ? {} : { input }).finished;
+    const { status, stdout } = await started(argv, { now: () => gw.now(), ...(input === undefined ? {} : { input }) }).finished;
     corpus.line(['interlane', ...argv].join(' '), `exit ${status}`, ...(argv.includes('--json') ? printed(stdout) : []));
   };
   await call('sessions.create', { key: 'agent:main:project', label: 'Project' });

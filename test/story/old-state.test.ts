@@ -7,7 +7,7 @@ import { z } from 'zod';
 import { defineTool } from '../../src/tools/define.ts';
 import { levelName } from '../../src/levels.ts';
 import { TestGateway, type ConfigText, type ScriptText } from '../harness/gateway.ts';
-import { changedTokens, loadState, type TokenChange } from '../harness/rows.ts';
+import { changedTokens, loadState, sharedChat, type TokenChange } from '../harness/rows.ts';
 
 const fixture = 'test/fixtures/state-d35cbfc';
 const names = JSON.parse(readFileSync(join(fixture, 'names.json'), 'utf8')) as {
@@ -281,23 +281,10 @@ describe('a state of schema 3', () => {
   });
 
   it.each([
-    ['has no other main session', `UPDATE sessions SET key = 'agent:main:old' WHERE key = 'agent:main:main';`, 'agent:main:main'],
-    ['has one', '', 'agent:main:shared-chat'],
-  ])('has the shared chat that was stored as "global" under a key of its agent, which %s', async (_, more, key) => {
-    const places = [
-      'runs lane',
-      'waits lane',
-      'waits target_lane',
-      'offers lane',
-      'tokens session_key',
-      'sessions parent_key',
-      'sessions key',
-    ];
-    const changes = places.map((place) => {
-      const [table, column] = place.split(' ');
-      return `UPDATE ${table} SET ${column} = 'global' WHERE ${column} = 'agent:main:direct:ann';`;
-    });
-    const { admin, ask, rest } = await reopened(`\n${changes.join('\n')}\n${more}`);
+    ['has no other main session', 'agent:main:old', 'agent:main:main'],
+    ['has one', 'agent:main:main', 'agent:main:shared-chat'],
+  ])('has the shared chat that was stored as "global" under a key of its agent, which %s', async (_, main, key) => {
+    const { admin, ask, rest } = await reopened(sharedChat('agent:main:direct:ann', main));
     await rest();
     const { sessions } = await admin.call('sessions.list', { limit: 100 });
     expect(sessions.find((row) => row.key === key)?.sessionId).toBe(names.sessions.ann);

@@ -2,7 +2,7 @@
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { InterlaneError } from '../../errors.ts';
+import { InterlaneError, reasonOf } from '../../errors.ts';
 import { isThere } from '../../there.ts';
 import { drive, reading, type Body, type Reading } from '../contract.ts';
 import { applicationId, migrations } from '../migrations.ts';
@@ -12,6 +12,7 @@ import { databaseName } from './files.ts';
 
 const waitMs = 10_000;
 const busy = 5;
+const corrupt = 11;
 
 /** Undefined when there is no store yet. Throws what is wrong with it. */
 export function inspectStore(stateDir: string): { file: string; bytes: number } | undefined {
@@ -22,10 +23,10 @@ export function inspectStore(stateDir: string): { file: string; bytes: number } 
   const database = openChecked(file);
   try {
     const fault = Object.values(database.prepare('PRAGMA quick_check(1)').get()!)[0];
-    if (fault !== 'ok') throw damaged(file, String(fault).replaceAll(/\s+/g, ' '));
+    if (fault !== 'ok') throw damaged(file, String(fault));
     return { file, bytes: statSync(file).size };
   } catch (thrown) {
-    throw thrown instanceof InterlaneError ? thrown : damaged(file, explain(thrown));
+    throw unreadable(file, thrown);
   } finally {
     database.close();
   }
@@ -38,7 +39,16 @@ export function snapshot(stateDir: string): { read<R>(body: (t: Reading) => Body
   const database = openCurrent(file);
   const connection = new Connection(database);
   database.exec('BEGIN');
-  return { read: (body) => drive(body(reading), (ask) => connection.answerAll(ask)), close: () => connection.close() };
+  return {
+    read: (body) => {
+      try {
+        return drive(body(reading), (ask) => connection.answerAll(ask));
+      } catch (thrown) {
+        throw unreadable(file, thrown);
+      }
+    },
+    close: () => connection.close(),
+  };
 }
 
 /** Only a gateway migrates a store: a command that may be refused changes nothing before it is accepted. */
@@ -94,5 +104,15 @@ function openChecked(file: string): DatabaseSync {
   }
 }
 
+function unreadable(file: string, thrown: unknown): unknown {
+  if (thrown instanceof InterlaneError || sqliteCode(thrown) === undefined) return thrown;
+  if (sqliteCode(thrown) === corrupt) return damaged(file, reasonOf(thrown));
+  return new InterlaneError('STORE_UNUSABLE', `store ${file} cannot be read: ${explain(thrown)}`, { cause: thrown });
+}
+
+/** The words of SQLite come last, for those who know them. */
 const damaged = (file: string, how: string) =>
-  new InterlaneError('STORE_UNUSABLE', `store ${file} is damaged (${how}); restore a backup with "interlane restore"`);
+  new InterlaneError(
+    'STORE_UNUSABLE',
+    `store ${file} is damaged: a part of it cannot be read (SQLite: ${how.replaceAll(/[\s;*]+/g, ' ').trim()}); restore a backup with "interlane restore <file>", or start on another --state-dir`,
+  );

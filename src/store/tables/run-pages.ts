@@ -75,6 +75,18 @@ export function* hasRun(t: Reading, sessionPk: number): Body<boolean> {
   return (yield* t.one('SELECT 1 FROM runs WHERE session_pk = ? LIMIT 1', sessionPk)) !== undefined;
 }
 
+/** Joins: stops. Lanes whose first queued run cannot be claimed, though nothing is before it. There should be none. */
+export function stuckLanes(t: Reading, limit: number): Body<{ lane: string }[]> {
+  return t.all<{ lane: string }>(
+    `SELECT head.lane FROM runs AS head WHERE head.state = 'queued' AND head.ready_pos IS NULL
+       AND NOT EXISTS (SELECT 1 FROM runs AS earlier WHERE earlier.lane = head.lane AND earlier.state = 'queued' AND earlier.pk < head.pk)
+       AND NOT EXISTS (SELECT 1 FROM runs AS active WHERE active.lane = head.lane AND active.state IN ('running', 'waiting'))
+       AND NOT EXISTS (SELECT 1 FROM stops WHERE stops.lane = head.lane AND stops.upto >= head.pk)
+     ORDER BY head.pk LIMIT ?`,
+    limit,
+  );
+}
+
 /** Runs that have not ended, by state; at most 100,000 of each count. */
 export function* openRunCounts(t: Reading): Body<Record<'queued' | 'running' | 'waiting', number>> {
   const count = function* (where: string): Body<number> {
