@@ -8,7 +8,7 @@ import { errorTable, InterlaneError } from '../errors.ts';
 import type { CliFile } from '../server/cli-file.ts';
 import type { Setup } from '../setup.ts';
 import { inspectStore, isHeld } from '../store/sqlite/inspect.ts';
-import { databaseName } from '../store/sqlite/open.ts';
+import { databaseName } from '../store/sqlite/files.ts';
 import { isThere } from '../there.ts';
 import { setupHere } from './config-check.ts';
 import { bad, note, ok, type Finding } from './doctor-finding.ts';
