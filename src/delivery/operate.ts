@@ -91,7 +91,7 @@ export const resendDelivery = (
     const { now } = asked;
     yield* deliveries.queueAgain(t, delivery.pk, head, now);
     noteDelivery(t, session, delivery, 'pending', now);
-    return { changed: true, delivery: viewOf({ ...delivery, state: 'pending', error: null, head, due_at: now, first_at: now }, session) };
+    return { changed: true, delivery: viewOf({ ...delivery, state: 'pending', error: null, first_at: now }, session) };
   },
 });
 
@@ -111,7 +111,7 @@ export const settleUnknown = (
   },
 });
 
-function viewOf(row: DeliveryRow, session: { key: string; id: string }): DeliveryView {
+function viewOf(row: deliveries.ShownDelivery, session: { key: string; id: string }): DeliveryView {
   const view: DeliveryView = {
     deliveryId: row.id,
     sessionKey: session.key,

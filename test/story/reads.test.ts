@@ -135,6 +135,20 @@ it('lists for clients and for models have a size too, and go on by cursor', asyn
   expect(tool).toMatchObject({ truncated: true, nextCursor: expect.any(String) as string });
 });
 
+it('pages of the feed have a size too, and together they are the feed', async () => {
+  const gw = await testGateway({ listen: true });
+  for (let n = 0; n < 4; n++) await gw.call('chat.inject', { sessionKey: 'main', message: `${n}${'"'.repeat(300_000)}` });
+  const messages: string[] = [];
+  for (let cursor: string | undefined, more = true; more;) {
+    const page: Results['feed.read'] = await gw.call('feed.read', cursor === undefined ? {} : { cursor });
+    expect(bytesOf(page)).toBeLessThanOrEqual(mebi + 64 * 1024);
+    messages.push(...page.events.flatMap((item) => (item.kind === 'entry' ? [JSON.stringify(item.message.content).slice(0, 40)] : [])));
+    cursor = page.nextCursor;
+    more = page.hasMore;
+  }
+  expect(messages.map((text) => /"text":"(\d)/.exec(text)?.[1])).toEqual(['0', '1', '2', '3']);
+});
+
 it('a tool that returns too much keeps the beginning of it, and an answer above 8 MiB is refused', async () => {
   const flood = defineTool({
     name: 'flood',

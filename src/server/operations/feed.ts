@@ -5,6 +5,7 @@ import type { FeedEvent } from '../../protocol/event.ts';
 import type { feed as table, FeedItem } from '../../protocol/operations/feed.ts';
 import { canSee } from '../../rules/viewer.ts';
 import { wireMessage } from '../../sessions/history.ts';
+import { howManyFit, pageBytes, textBound } from '../../sessions/page-bytes.ts';
 import { markRead } from '../../sessions/read-marks.ts';
 import type { Context, Handlers } from './context.ts';
 
@@ -24,7 +25,10 @@ export function feedHandlers({ parts, world, asker, operator, need, view }: Cont
       const events: FeedItem[] = [];
       let at = cursor === undefined ? beginning : cursors.followFrom(cursor);
       let hasMore = true;
+      const positions: number[] = [];
       for (let reads = 0; reads < mostReads && hasMore && events.length < limit; reads++) {
+        // Between two reads others go on.
+        if (reads > 0) await call.pace.pause();
         const page = await store.read(feedAfter, { cursor: at, limit: rowsOfRead }, call.pace);
         if (page.reset && cursor !== undefined) return { events: [], nextCursor: cursors.now(page.oldest - 1), hasMore: true, reset: true };
         if (page.reset) {
@@ -37,10 +41,14 @@ export function feedHandlers({ parts, world, asker, operator, need, view }: Cont
           if (events.length === limit) break;
           at = event.pos;
           if (only !== undefined && sessionKey !== only) continue;
-          if (canSee(world(), viewer, { key: sessionKey, agent, level })) events.push(itemOf(event, cursors.feed(event.pos)));
+          if (!canSee(world(), viewer, { key: sessionKey, agent, level })) continue;
+          events.push(itemOf(event, cursors.feed(event.pos)));
+          positions.push(event.pos);
         }
         if (page.events.length > 0 && page.events.at(-1)!.pos > at) hasMore = true;
         else at = page.last;
+        const fit = howManyFit(events, pageBytes, itemBound);
+        if (fit < events.length) return { events: events.slice(0, fit), nextCursor: cursors.now(positions[fit - 1]!), hasMore: true };
       }
       return { events, nextCursor: cursors.now(at), hasMore };
     },
@@ -51,6 +59,21 @@ export function feedHandlers({ parts, world, asker, operator, need, view }: Cont
       return { ok: true, key: row.key, ...marked };
     },
   };
+}
+
+/** Never below the bytes of an item as JSON. */
+function itemBound(item: FeedItem): number {
+  if (item.kind !== 'entry') {
+    const texts = Object.values(item).filter((value) => typeof value === 'string');
+    return texts.reduce((sum, text) => sum + textBound(text), 512);
+  }
+  const { content } = item.message;
+  const blocks = typeof content === 'string' ? [{ type: 'text' as const, text: content }] : content;
+  // Arguments are looked at when it gets close.
+  return blocks.reduce(
+    (sum, block) => sum + (block.type === 'text' ? textBound(block.text) : pageBytes),
+    2048 + textBound(item.sessionKey),
+  );
 }
 
 function itemOf(event: FeedEvent, cursor: string): FeedItem {

@@ -180,7 +180,11 @@ export function* moveDue(t: Writing, byMs: number): Body<void> {
   yield* t.run(`UPDATE deliveries SET due_at = due_at + ?, first_at = first_at + ? WHERE state IN ('pending', 'sending')`, byMs, byMs);
 }
 
-export type DeliveryOfSession = DeliveryRow & { session_key: string; session_id: string; session_agent: string; session_level: number };
+/** What is shown of a delivery, beside the beginning of its text. */
+const shown = ['pk', 'id', 'state', 'channel', 'recipient', 'account', 'thread', 'attempts', 'first_at', 'error', 'platform_id'] as const;
+const beginning = 500;
+export type ShownDelivery = Pick<DeliveryRow, (typeof shown)[number] | 'text'>;
+export type DeliveryOfSession = ShownDelivery & { session_key: string; session_id: string; session_agent: string; session_level: number };
 
 /** Joins: sessions. Newest first, strictly before a delivery: of one session, of some states, or all. */
 export function* pageBefore(
@@ -196,7 +200,7 @@ export function* pageBefore(
   // A store merges these by pk and reads no further than the limit.
   const selects = (where === '' ? [select] : wanted.map(() => select)).join(' UNION ALL ');
   return yield* t.all<DeliveryOfSession>(
-    `SELECT page.*, sessions.key AS session_key, sessions.id AS session_id, sessions.agent AS session_agent, sessions.level AS session_level
+    `SELECT ${shown.map((name) => `page.${name}`).join(', ')}, substr(page.text, 1, ${beginning}) AS text, sessions.key AS session_key, sessions.id AS session_id, sessions.agent AS session_agent, sessions.level AS session_level
      FROM (${selects} ORDER BY pk DESC LIMIT ?) AS page JOIN sessions ON sessions.pk = page.session_pk ORDER BY page.pk DESC`,
     ...params,
     limit,
