@@ -35,7 +35,7 @@ const mode = (file: string) => statSync(file).mode & 0o777;
 
 function keys(file: string): string[] {
   const database = new DatabaseSync(file);
-  const rows = database.prepare('SELECT key FROM meta ORDER BY key').all();
+  const rows = database.prepare(`SELECT key FROM meta WHERE key GLOB '[0-9]*' ORDER BY key`).all();
   database.close();
   return rows.map((row) => String(row['key']));
 }
