@@ -46,10 +46,10 @@ export function runClients(): void {
   answerParent((wish: ClientsWish) => ('trips' in wish ? trips(wish) : 'fanOut' in wish ? fanOut(wish) : idle(wish)));
 }
 
-const isGateway = ({ token }: Address) => token !== '';
+export const isGateway = ({ token }: Address) => token !== '';
 
 /** Open, and welcome. */
-async function open(to: Address, path = '/'): Promise<WebSocket> {
+export async function open(to: Address, path = '/'): Promise<WebSocket> {
   const ws = new WebSocket(`${to.url.replace('http', 'ws')}${path}`, { perMessageDeflate: false });
   const hello = JSON.stringify({
     type: 'req',
@@ -92,12 +92,12 @@ function call(ws: WebSocket, method: string, params: object): Promise<string> {
 // Round trips ---------------------------------------------------------------------------------------------------------
 
 /** What the gateway answers to `health`, so that both carry as much. */
-const echoed = '{"type":"res","id":"000000","ok":true,"payload":{"ok":true,"ts":1700000000000,"durationMs":0}}';
-const request = '{"type":"req","id":"000000","method":"health"}';
+export const echoed = '{"type":"res","id":"000000","ok":true,"payload":{"ok":true,"ts":1700000000000,"durationMs":0}}';
+export const health = '{"type":"req","id":"000000","method":"health"}';
 
 async function trips({ to, trips: { connections, inFlight, ms } }: TripsWish): Promise<number> {
   const sockets = await Promise.all(Array.from({ length: connections }, () => open(to)));
-  const text = isGateway(to) ? request : echoed;
+  const text = isGateway(to) ? health : echoed;
   let done = 0;
   let over = false;
   const ended = sockets.map(

@@ -46,6 +46,7 @@ export interface ConnectionParts {
 const handshakeMs = 15_000;
 const slowReaderMs = 30_000;
 const goodbyeMs = 2_000;
+const busyPauseMs = 1_000;
 /** Frames up to this many bytes wait for the end of the event loop's turn, to leave together. */
 const togetherBytes = 64 * 1024;
 /** Close codes: a policy refusal, too much, the service restarts. */
@@ -72,6 +73,7 @@ export class Connection {
   private undoWatch = () => {};
   private cancelHandshake = () => {};
   private cancelGoodbye = () => {};
+  private cancelPause = () => {};
   private seq = 0;
   /** Requests that are not answered yet. */
   private open = 0;
@@ -192,6 +194,8 @@ export class Connection {
   private release(): void {
     this.controller.abort(new InterlaneError('UNAVAILABLE', 'connection is gone'));
     this.cancelHandshake();
+    this.cancelPause();
+    this.ws.resume();
     this.undoWatch();
     this.subscriptions?.close();
   }
@@ -228,8 +232,7 @@ export class Connection {
   /** Frames are read when it is the turn of this connection, and what waits for that has the limits of one connection. */
   private async serve(caller: Caller, data: Buffer): Promise<void> {
     if (this.open >= mostInFlight || (this.unread > 0 && this.unread + data.length > frameLimitOf(caller))) {
-      const most = `${mostInFlight} requests under way, and one frame's worth of bytes unread`;
-      this.fail(writtenId(data), new InterlaneError('BUSY', `connection is busy: it may have ${most}; wait for answers`));
+      this.refuse(data);
       return;
     }
     this.open++;
@@ -242,6 +245,15 @@ export class Connection {
     } finally {
       this.open--;
     }
+  }
+
+  /** Refusing takes time as well, so a connection that asked for too much is not read for a moment. */
+  private refuse(data: Buffer): void {
+    const most = `${mostInFlight} requests under way, and one frame's worth of bytes unread`;
+    this.fail(writtenId(data), new InterlaneError('BUSY', `connection is busy: it may have ${most}; wait for answers`));
+    if (this.ws.isPaused) return;
+    this.ws.pause();
+    this.cancelPause = this.parts.after(busyPauseMs, () => this.ws.resume());
   }
 
   private async answer(caller: Caller, data: Buffer): Promise<void> {

@@ -665,6 +665,7 @@ describe('too much', () => {
     const waits = Array.from({ length: 64 }, () => wire.ask('agent.wait', { runId: 'k' }));
     expect(await wire.refusal('health')).toMatchObject({ code: 'UNAVAILABLE', retryable: true, details: { code: 'BUSY' } });
     door.stops.open('one');
+    await door.clock.advance(1_000);
     for (const id of waits) expect(await wire.answer(id)).toMatchObject({ status: 'ok' });
     expect(await wire.call('health')).toMatchObject({ ok: true });
   });

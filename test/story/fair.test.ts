@@ -95,6 +95,9 @@ describe('a client that asks for much at once', () => {
     expect(refused.length).toBeGreaterThan(mostInFlight / 2);
     expect(refused.length).toBeLessThanOrEqual(mostInFlight);
     expect(outcomes.at(-1)).toMatchObject({ reason: { details: { code: 'BUSY' } } });
+    // It is not read for a second, and lives.
+    await gw.clock.advance(1_000);
+    expect(await wire.call('health')).toMatchObject({ ok: true });
     const socket = await openSocket(gw.port);
     let text = '';
     socket.setEncoding('utf8').on('data', (piece: string) => (text += piece));

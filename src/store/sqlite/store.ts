@@ -137,6 +137,8 @@ export class SqliteStore<Event extends { pos: number } = FeedEvent> implements S
       const rows = (Array.isArray(answer) ? answer : answer === undefined ? [] : [answer]) as Record<string, unknown>[];
       left.rows -= rows.length;
       for (const row of rows) for (const name in row) if (typeof row[name] === 'string') left.chars -= row[name].length;
+      // A page says how large its texts are before it reads the large ones, even if it wants only the beginning of each.
+      for (const { bytes } of rows) if (typeof bytes === 'number') left.chars -= bytes;
       left.asks -= share;
       if (left.asks < 0 || left.rows < 0 || left.chars < 0) throw tooLong;
     };

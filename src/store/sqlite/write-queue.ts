@@ -1,5 +1,6 @@
 // The commands that wait to be written: urgent ones first, then one of each principal in turn, each principal's own in order.
 import { InterlaneError } from '../../errors.ts';
+import { RoundRobin } from '../../round-robin.ts';
 
 const mostCommands = 10_000;
 const mostBytes = 64 * 1024 * 1024;
@@ -10,20 +11,15 @@ export interface Queued {
   by: string | undefined;
 }
 
-interface Line<Job> {
-  jobs: Job[];
-  bytes: number;
-}
-
 export class WriteQueue<Job extends Queued> {
   private readonly urgent: Job[] = [];
-  /** In the order of their turns. */
-  private readonly lines = new Map<string | undefined, Line<Job>>();
-  private commands = 0;
+  private readonly ordinary = new RoundRobin<string | undefined, Job>();
+  /** Bytes that wait: of all, and of each principal. */
   private bytes = 0;
+  private readonly bytesOf = new Map<string | undefined, number>();
 
   get length(): number {
-    return this.urgent.length + this.commands;
+    return this.urgent.length + this.ordinary.size;
   }
 
   /**
@@ -31,10 +27,11 @@ export class WriteQueue<Job extends Queued> {
    * if two want all of it. So a part stays free for others, however many ask for too much.
    */
   refusal({ by, bytes }: Queued): InterlaneError | undefined {
-    const free = { commands: mostCommands - this.commands, bytes: mostBytes - this.bytes };
+    const free = { commands: mostCommands - this.ordinary.size, bytes: mostBytes - this.bytes };
     if (free.commands < 1 || bytes > free.bytes) return busy('store has too much waiting to be written');
-    const line = by === undefined ? undefined : this.lines.get(by);
-    if (!line || (line.jobs.length < free.commands && line.bytes + bytes <= free.bytes)) return undefined;
+    if (by === undefined) return undefined;
+    const own = { commands: this.ordinary.waiting(by), bytes: this.bytesOf.get(by) ?? 0 };
+    if (own.commands < free.commands && own.bytes + bytes <= free.bytes) return undefined;
     return busy('store has as much waiting from this caller as it takes from one');
   }
 
@@ -44,11 +41,8 @@ export class WriteQueue<Job extends Queued> {
       this.urgent.push(job);
       return;
     }
-    this.commands++;
-    let line = this.lines.get(job.by);
-    if (!line) this.lines.set(job.by, (line = { jobs: [], bytes: 0 }));
-    line.jobs.push(job);
-    line.bytes += job.bytes;
+    this.ordinary.add(job.by, job);
+    if (job.bytes > 0) this.bytesOf.set(job.by, (this.bytesOf.get(job.by) ?? 0) + job.bytes);
   }
 
   take(): Job | undefined {
@@ -58,15 +52,11 @@ export class WriteQueue<Job extends Queued> {
   }
 
   private takeInTurn(): Job | undefined {
-    const [first] = this.lines;
-    if (!first) return undefined;
-    const [by, line] = first;
-    const job = line.jobs.shift()!;
-    line.bytes -= job.bytes;
-    this.commands--;
-    if (line.jobs.length > 0 && this.lines.size === 1) return job;
-    this.lines.delete(by);
-    if (line.jobs.length > 0) this.lines.set(by, line);
+    const job = this.ordinary.take()?.item;
+    if (!job || job.bytes === 0) return job;
+    const left = this.bytesOf.get(job.by)! - job.bytes;
+    if (left > 0) this.bytesOf.set(job.by, left);
+    else this.bytesOf.delete(job.by);
     return job;
   }
 }
