@@ -5,7 +5,7 @@ import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect } from '../src/client/client.ts';
 import { openDatabase } from '../src/store/sqlite/database.ts';
-import { databaseName } from '../src/store/sqlite/open.ts';
+import { databaseName } from '../src/store/sqlite/files.ts';
 import { callerKey, longKey, makeState } from './data.ts';
 import { harms, type Harm, type HostileReport, type HostileWish } from './hostile.ts';
 import { drawLines, inTemporary, progress, table, whole, type Line } from './measure.ts';
