@@ -1,10 +1,9 @@
 // A message of the gateway in the words of the command line: commands instead of operations, arguments instead of paths in parameters.
 
-/** Operations that a message may name, as commands. */
+/** Operations that a message may name, as commands. `agents.list` is not here: it is also the name of a setting. */
 const commands: Record<string, string> = {
   'sessions.list': 'interlane sessions',
   'sessions.reset': '/new in "interlane chat"',
-  'agents.list': 'interlane agents',
   'runs.list': 'interlane runs',
   'tokens.list': 'interlane token list',
   'tokens.create': 'interlane token create',
