@@ -19,6 +19,32 @@ const calls = (said: string, ...names: string[]) => [
   { delta: {}, finish_reason: 'tool_calls' },
 ];
 
+const sends = (...args: object[]) => [
+  {
+    delta: {
+      role: 'assistant',
+      tool_calls: args.map((one, index) => ({
+        index,
+        id: `c${index}`,
+        type: 'function',
+        function: { name: 'sessions_send', arguments: JSON.stringify(one) },
+      })),
+    },
+  },
+  { delta: {}, finish_reason: 'tool_calls' },
+];
+const to = (sessionKey: string, message: string) => ({ sessionKey, message });
+
+/** What the last word of a message asks for: sends to other sessions, before the answer. */
+const errands: Record<string, () => object[]> = {
+  ask: () => sends(to('agent:bo:main', 'question')),
+  tell: () => sends({ ...to('agent:bo:main', 'question'), timeoutSeconds: 0 }),
+  both: () => sends(to('agent:bo:main', 'question'), to('agent:carl:main', 'question')),
+  chain: () => sends(to('agent:bo:main', 'relay')),
+  relay: () => sends(to('agent:carl:main', 'question')),
+  visit: () => sends(to('agent:ana:guest:fable', 'question')),
+};
+
 /** Acts in two steps, looking around beside the first; then speaks. */
 const steps = [() => calls('Acting.', 'act', 'session_status'), () => calls('', 'act'), () => text('Acted.')];
 
@@ -43,7 +69,14 @@ const server = createServer((request, response) => {
       return;
     }
     response.writeHead(200, { 'content-type': 'text/event-stream' });
-    const parts = summary ? text('In short.') : asked.endsWith('loop') ? (steps[step - 1] ?? steps.at(-1)!)() : text('Heard.');
+    const errand = step === 1 ? errands[/(\w+)\s*$/.exec(asked)?.[1] ?? ''] : undefined;
+    const parts = errand
+      ? errand()
+      : summary
+        ? text('In short.')
+        : asked.endsWith('loop')
+          ? (steps[step - 1] ?? steps.at(-1)!)()
+          : text('Heard.');
     const about = { id: 'x', object: 'chat.completion.chunk', created: 1, model: 'm' };
     for (const part of parts) response.write(`data: ${JSON.stringify({ ...about, choices: [{ index: 0, ...part }] })}\n\n`);
     response.end(
