@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import type { TokenRow } from '../../src/store/tables/tokens.ts';
+import type { WorkspaceRow } from '../../src/store/tables/workspaces.ts';
 import type {
   CallRow,
   DeliveryRow,
@@ -56,6 +57,7 @@ export class Rows {
   readonly deliveries = this.table<DeliveryRow>('deliveries', 'pk');
   readonly feed = this.table<FeedRow>('feed', 'pos');
   readonly tokens = this.table<TokenRow>('tokens', 'name');
+  readonly workspaces = this.table<WorkspaceRow>('workspaces', 'name');
   readonly forgets = this.table<{ session_pk: number }>('forgets', 'session_pk');
 
   constructor(on: Rowwise) {
