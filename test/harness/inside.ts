@@ -226,7 +226,7 @@ export interface OpenIndex extends AsyncDisposable {
   find(text: string, readable?: (sessionKey: string) => boolean, limit?: number): Promise<SearchAnswer>;
 }
 
-/** `file`: the gateway's own file. `thread`: the same, written by the thread alone. */
+/** `file`: the gateway's own file. `thread`: the same, written and asked by threads alone. */
 export type IndexKind = 'file' | 'thread' | 'memory';
 
 export function openIndex({ inside, stateDir }: Has & { stateDir: string }, kind: IndexKind = 'file'): OpenIndex {
@@ -238,7 +238,7 @@ export function openIndex({ inside, stateDir }: Has & { stateDir: string }, kind
     recovered: () => {},
     after: (ms, work) => systemClock.after(ms, work),
     timeline: timelineName,
-    ...(kind === 'thread' ? { threadAfter: -1 } : {}),
+    ...(kind === 'thread' ? { threadAfter: -1, readerAfter: -1 } : {}),
   });
   return {
     index,

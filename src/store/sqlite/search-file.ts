@@ -3,6 +3,7 @@ import { existsSync, rmSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { setImmediate as tick } from 'node:timers/promises';
 import { InterlaneError } from '../../errors.ts';
+import type { Query } from '../contract.ts';
 import type { Place } from '../search-feed.ts';
 import type { EntryText } from '../tables/entries.ts';
 import { wordsOf } from '../words.ts';
@@ -62,12 +63,8 @@ export class SearchFile {
   }
 
   /** Entries that have all these terms, newest first, below a pk. */
-  propose(terms: string[][], sessions: number[] | undefined, below: number, limit: number): number[] {
-    const rows = this.using((index) =>
-      index
-        .prepare('SELECT rowid AS pk FROM words WHERE words MATCH ? AND rowid < ? ORDER BY rowid DESC LIMIT ?')
-        .all(match(terms, sessions), below, limit),
-    );
+  propose(proposal: Query): number[] {
+    const rows = this.using((index) => index.prepare(proposal.sql).all(...proposal.params));
     return (rows ?? []).map((row) => row['pk'] as number);
   }
 
@@ -179,6 +176,12 @@ export class SearchFile {
     this.close();
     if (this.path !== inMemory) for (const end of ['-wal', '-shm', '']) rmSync(this.path + end, { force: true });
   }
+}
+
+/** The question that `propose` answers. */
+export function proposalOf(terms: string[][], sessions: number[] | undefined, below: number, limit: number): Query {
+  const sql = 'SELECT rowid AS pk FROM words WHERE words MATCH ? AND rowid < ? ORDER BY rowid DESC LIMIT ?';
+  return { sql, params: [match(terms, sessions), below, limit], want: 'all' };
 }
 
 function forgetSome(index: DatabaseSync, sessionPk: number): boolean {

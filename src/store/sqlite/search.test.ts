@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import * as fc from 'fast-check';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { findTerms, parseSearch, wordsOf } from '../words.ts';
 import { drive, reading, type Command, type Store } from '../contract.ts';
 import { memoryStore } from '../memory.ts';
@@ -12,7 +12,7 @@ import type { SearchedEntry, SearchQuestion } from '../search.ts';
 import { insert } from '../tables/entries.ts';
 import { openDatabase } from './database.ts';
 import { databaseName } from './files.ts';
-import { inMemory, searchName } from './search-file.ts';
+import { inMemory, searchName, SearchFile } from './search-file.ts';
 import { SqliteSearch } from './search.ts';
 
 interface Said {
@@ -22,7 +22,7 @@ interface Said {
 }
 
 /** A store whose transcripts are written directly, and its index. */
-function opened() {
+function opened({ readerAfter }: { readerAfter?: number } = {}) {
   const directory = mkdtempSync(join(tmpdir(), 'interlane-search-'));
   const connection = openDatabase(join(directory, databaseName), { durability: 'normal' });
   const { database } = connection;
@@ -41,6 +41,7 @@ function opened() {
       failed: (error) => failures.push(error),
       recovered: () => {},
       after: (ms, work) => systemClock.after(ms, work),
+      ...(readerAfter === undefined ? {} : { readerAfter }),
       // oxlint-disable-next-line require-yield -- known without a look at the store
       *timeline() {
         return history.timeline;
@@ -366,8 +367,11 @@ describe('the index', () => {
     expect([await found('word'), await found('other')]).toEqual([[], ['1/1']]);
   });
 
-  it('that has read another history of the store, which is as long, starts over', async () => {
-    const { database, history, say, catchUp, found } = opened();
+  it.each([
+    ['here', undefined],
+    ['in a thread', -1],
+  ])('that has read another history of the store, which is as long, starts over; asked %s', async (_, readerAfter) => {
+    const { database, history, say, catchUp, found } = opened(readerAfter === undefined ? {} : { readerAfter });
     say(Array.from({ length: 3 }, () => ({ session: 1, text: 'word' })));
     await catchUp();
     database.exec(`UPDATE entries SET text = 'other'`);
@@ -376,6 +380,20 @@ describe('the index', () => {
     history.timeline = 'two';
     await catchUp();
     expect([await found('word'), await found('other')]).toEqual([[], ['1/3', '1/2', '1/1']]);
+  });
+
+  it('that is large is not asked on the thread that serves requests', async () => {
+    const { say, catchUp, found } = opened({ readerAfter: 2 });
+    const here = vi.spyOn(SearchFile.prototype, 'propose');
+    onTestFinished(() => here.mockRestore());
+    say([{ session: 1, text: 'word' }]);
+    await catchUp();
+    expect(await found('word')).toEqual(['1/1']);
+    expect(here).toHaveBeenCalledTimes(1);
+    say(Array.from({ length: 3 }, () => ({ session: 2, text: 'word' })));
+    await catchUp();
+    expect(await found('word')).toEqual(['2/3', '2/2', '2/1', '1/1']);
+    expect(here).toHaveBeenCalledTimes(1);
   });
 
   it('that is far behind catches up when it is woken', async () => {

@@ -1,14 +1,15 @@
 // The search index of one gateway: feed of the store → words in a file beside it → proposed entries → what the caller may read of them.
 // The index is derived. What is shown, counted and ranked is read from the store, so an index that is wrong or late gives no wrong answer.
 import { setImmediate as tick, setTimeout as sleep } from 'node:timers/promises';
-import { reasonOf } from '../../errors.ts';
+import { InterlaneError, reasonOf } from '../../errors.ts';
 import type { Pace } from '../../pace.ts';
-import { statementBytes, type Store } from '../contract.ts';
+import { statementBytes, type Query, type ReadQuery, type Store } from '../contract.ts';
 import { nextPiece, searchedEntries, type Place, type Timeline } from '../search-feed.ts';
 import type { Progress, SearchAnswer, SearchHit, SearchIndex, SearchQuestion } from '../search.ts';
 import { cutSnippet, findTerms, longestText, parseSearch } from '../words.ts';
 import { IndexThread } from './indexer.ts';
-import { inMemory, SearchFile, type Job, type Written } from './search-file.ts';
+import { Reader } from './reader.ts';
+import { inMemory, proposalOf, SearchFile, type Job, type Written } from './search-file.ts';
 
 export interface SearchParts {
   store: Pick<Store, 'read'>;
@@ -22,6 +23,8 @@ export interface SearchParts {
   after(ms: number, work: () => void): () => void;
   /** More entries than this in one piece start the thread. */
   threadAfter?: number;
+  /** An index that has read further than this is asked in a thread. */
+  readerAfter?: number;
   /** Which history of the store the positions of its feed belong to. */
   timeline?: Timeline;
 }
@@ -42,6 +45,8 @@ const restMs = 50;
 const firstRetryMs = 1_000;
 const longestRetryMs = 60_000;
 
+/** Up to here a question takes a few milliseconds at most. */
+const largeIndex = 20_000;
 const pageEntries = 128;
 const windowEntries = 1000;
 const windowChars = 4 * 1024 * 1024;
@@ -63,7 +68,9 @@ export class SqliteSearch implements SearchIndex {
   private cancelRetry: (() => void) | undefined;
   /** The last of the steps that write; the next one waits for it. */
   private last: Promise<unknown> = Promise.resolve();
-  /** While the thread puts another file in the place of this one. */
+  /** Answers questions to a large index. */
+  private reader: Reader | undefined;
+  /** While another file is put in the place of this one. */
   private renewing: Promise<unknown> | undefined;
 
   constructor(parts: SearchParts) {
@@ -142,6 +149,7 @@ export class SqliteSearch implements SearchIndex {
     await this.thread?.close();
     await this.last.catch(() => {});
     await this.feeding;
+    await this.reader?.close();
     this.file.close();
   }
 
@@ -178,14 +186,24 @@ export class SqliteSearch implements SearchIndex {
   }
 
   private async write(job: Job): Promise<Written> {
+    if ('forget' in job || !job.anew) return this.writeTo(job);
+    const renew = async () => {
+      // Closed before the file is removed: a connection that closes later would remove the log of the new one.
+      this.file.close();
+      await this.reader?.close();
+      this.reader = undefined;
+      return this.writeTo(job);
+    };
+    const written = renew();
+    const over = () => void (this.renewing = undefined);
+    this.renewing = written.then(over, over);
+    return written;
+  }
+
+  private writeTo(job: Job): Promise<Written> {
     if (this.parts.path === inMemory || (!this.thread && this.isSmall(job))) return this.file.write(job, () => this.over);
     this.thread ??= new IndexThread(this.parts.path, (error) => this.fail(error));
-    if ('forget' in job || !job.anew) return this.thread.write(job);
-    // Closed before the thread removes the file: a connection that closes later would remove the log of the new one.
-    this.file.close();
-    const written = this.thread.write(job);
-    this.renewing = written.then(() => (this.renewing = undefined));
-    return written;
+    return this.thread.write(job);
   }
 
   /** Forgetting is never small: it writes much of the index again. */
@@ -197,13 +215,31 @@ export class SqliteSearch implements SearchIndex {
   private async *proposed(terms: string[][], sessions: number[] | undefined, pace: Pace | undefined) {
     for (let below = Number.MAX_SAFE_INTEGER; ;) {
       while (this.renewing) await this.renewing;
-      const pks = this.file.propose(terms, sessions, below, pageEntries);
+      const pks = await this.propose(proposalOf(terms, sessions, below, pageEntries), pace);
       if (pks.length === 0) return;
       const { entries, taken } = await this.parts.store.read(searchedEntries, { pks, chars: statementBytes }, pace);
       yield* entries;
       if (taken === pks.length && pks.length < pageEntries) return;
       below = pks[taken - 1]!;
       await tick(); // a search of many pages lets others go on between them
+    }
+  }
+
+  /** Words that are in many entries, but never in one together, take long in a large index. So that is asked in a thread. */
+  private async propose(proposal: Query, pace: Pace | undefined): Promise<number[]> {
+    const { path, readerAfter = largeIndex } = this.parts;
+    if (path === inMemory || (this.file.place()?.pos ?? 0) <= readerAfter) return this.file.propose(proposal);
+    this.reader ??= new Reader(path, () => 0);
+    const ask: ReadQuery<Query, { pk: number }[]> = {
+      name: 'search',
+      rows: () => Infinity,
+      body: (t, { sql, params }) => t.all(sql, ...params),
+    };
+    try {
+      return (await this.reader.read(ask, proposal, pace)).map(({ pk }) => pk);
+    } catch (thrown) {
+      if (!(thrown instanceof InterlaneError && thrown.code === 'STORE_FAILED')) throw thrown;
+      return this.file.propose(proposal); // says what is wrong, or that there is no index
     }
   }
 
