@@ -151,10 +151,10 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
     runner: (session) => runnerOf(session),
     caps: options.caps ?? capsOf(config),
     keepMs: config.store.keepDays * 86_400_000,
-    forget: async (sessionPks) => {
+    forget: async (purged) => {
       await forgetWorkspaces(stateDir, store);
-      await transcripts.forget();
-      return indexes && (await search.forget(sessionPks));
+      await transcripts.forget(purged.flatMap(({ id }) => id ?? []));
+      return indexes && (await search.forget(purged.map(({ pk }) => pk)));
     },
     host: { bootId: newId(), pid: process.pid, name: hostname() },
     warn,

@@ -51,14 +51,14 @@ function* purgeSession(t: Tx, { pk, id, key }: { pk: number; id: string; key: st
   if (old.length > 0) return old.length;
   const ended = yield* exchanges.removeOf(t, pk, rowsAtOnce);
   if (ended > 0) return ended;
-  yield* forgets.insert(t, pk);
+  yield* forgets.insert(t, { pk, id });
   yield* readMarks.removeOf(t, pk);
   yield* workspaces.remove(t, `session:${id}`);
   return yield* sessions.remove(t, pk);
 }
 
 /** Purged sessions whose words are still in the search index, a few at a time. */
-export const toForget: ReadQuery<object, number[]> = {
+export const toForget: ReadQuery<object, forgets.Purged[]> = {
   name: 'to forget',
   *body(t) {
     return yield* forgets.first(t, rowsAtOnce);

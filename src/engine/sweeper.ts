@@ -6,6 +6,7 @@ import * as runs from '../store/tables/runs.ts';
 import type { EngineCommand } from './feed.ts';
 import type { Current } from './flow.ts';
 import { sweepOffers } from './offers.ts';
+import type { Purged } from '../store/tables/forgets.ts';
 import { forgotten, purgeSome, toForget } from './retention.ts';
 import { sweepStops } from './sessions.ts';
 import { sweepWaits } from './wait.ts';
@@ -18,7 +19,7 @@ export interface SweeperParts {
   /** How long the feed, ended runs and settled deliveries are kept; without it, for ever. */
   keepMs?: number;
   /** Deletes purged sessions from the search index and other data beside the store. False: try again later. */
-  forget?(sessionPks: number[]): Promise<boolean>;
+  forget?(purged: Purged[]): Promise<boolean>;
   /** `what` is a sentence about a failure that no caller waits for. */
   failed: Report;
   /** Called when a run may have become ready. */
@@ -88,9 +89,9 @@ export class Sweeper {
     const { store, failed, forget = async () => true } = this.parts;
     const work = async () => {
       for (;;) {
-        const sessionPks = await store.read(toForget, {});
-        if (sessionPks.length === 0 || !(await forget(sessionPks))) return;
-        await store.write(forgotten, { sessionPks });
+        const purged = await store.read(toForget, {});
+        if (purged.length === 0 || !(await forget(purged))) return;
+        await store.write(forgotten, { sessionPks: purged.map(({ pk }) => pk) });
       }
     };
     this.forgetting ??= work()

@@ -1,21 +1,19 @@
 // Transcripts as files: `transcripts/<sessionId>.jsonl` in the state directory, each an export of one life. Archive and export write them.
 import { createWriteStream, existsSync } from 'node:fs';
-import { mkdir, readdir, rename, rm } from 'node:fs/promises';
+import { mkdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { FeedEvent } from '../protocol/event.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
-import { hasId } from '../store/tables/sessions.ts';
 import { entriesAfter, headerLine, lifeById, lineOf } from './transfer.ts';
 
 const folder = 'transcripts';
-const suffix = '.jsonl';
 
 /** A name of a file that is the id itself, unless the id has characters that a path could not have. */
 export const fileNameOf = (id: string) => encodeURIComponent(id).replaceAll('.', '%2E');
 
-const fileOf = (stateDir: string, sessionId: string) => join(stateDir, folder, `${fileNameOf(sessionId)}${suffix}`);
+const fileOf = (stateDir: string, sessionId: string) => join(stateDir, folder, `${fileNameOf(sessionId)}.jsonl`);
 
 /** The file of a transcript, if there is one. */
 export function transcriptPath(stateDir: string, sessionId: string): string | undefined {
@@ -58,14 +56,13 @@ export function createTranscripts({ stateDir, store, report }: TranscriptsParts)
           work = work.then(() => write(event.sessionId)).catch((error: unknown) => report('transcript', error));
     },
 
-    /** Removes the files of sessions that are no more. */
-    async forget(): Promise<void> {
-      const directory = join(stateDir, folder);
-      for (const name of await readdir(directory).catch((): string[] => [])) {
-        if (!name.endsWith(suffix)) continue;
-        const id = decodeURIComponent(name.slice(0, -suffix.length));
-        if (!(await store.read(isKnown, { id }))) await rm(join(directory, name), { force: true });
-      }
+    /** Deletes the files of sessions that no longer exist, after what is being written. */
+    forget(sessionIds: string[]): Promise<void> {
+      const removed = work.then(async () => {
+        for (const sessionId of sessionIds) await rm(fileOf(stateDir, sessionId), { force: true });
+      });
+      work = removed.catch(() => {});
+      return removed;
     },
 
     close: () => work,
@@ -101,11 +98,3 @@ async function* linesOf(store: Pick<Store, 'read'>, { pk, line }: ExportedLife):
     seq = page.at(-1)!.seq;
   }
 }
-
-/** Whether there is a session with this id, in any life. */
-export const isKnown: ReadQuery<{ id: string }, boolean> = {
-  name: 'known session',
-  *body(t, { id }) {
-    return yield* hasId(t, id);
-  },
-};

@@ -256,6 +256,8 @@ export const migrations: string[] = [
   );
   CREATE INDEX sessions_similar ON sessions (agent, level, key) WHERE current = 1 AND state = 'live';
   CREATE INDEX sessions_similar_end ON sessions (agent, level, mirror) WHERE current = 1 AND state = 'live';
+  -- Files of a purged session are found by its id.
+  ALTER TABLE forgets ADD COLUMN id TEXT;
   -- A deletion takes every life of its key; earlier versions left the earlier ones behind.
   UPDATE sessions SET state = 'deleted', label = NULL WHERE current = 0 AND state <> 'deleted'
     AND NOT EXISTS (SELECT 1 FROM sessions AS present WHERE present.key = sessions.key AND present.current = 1);

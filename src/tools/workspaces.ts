@@ -8,9 +8,10 @@ import type { AgentEntry } from '../protocol/settings.ts';
 import { isMain, keyContext } from '../rules/agents.ts';
 import type { World } from '../rules/decide.ts';
 import { requireSessionKey } from '../rules/session-key.ts';
-import { fileNameOf, isKnown } from '../sessions/transcripts.ts';
-import type { Store } from '../store/contract.ts';
+import { fileNameOf } from '../sessions/transcripts.ts';
+import type { ReadQuery, Store } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
+import { hasId } from '../store/tables/sessions.ts';
 import type { Place } from './workspace-room.ts';
 
 const folder = 'workspaces';
@@ -62,6 +63,13 @@ export async function forgetWorkspaces(stateDir: string, store: Pick<Store<never
     }
   }
 }
+
+const isKnown: ReadQuery<{ id: string }, boolean> = {
+  name: 'known session',
+  *body(t, { id }) {
+    return yield* hasId(t, id);
+  },
+};
 
 const namesIn = (directory: string) => readdir(directory).catch((): string[] => []);
 const pathOf = (workspace: string, home: string) => real(workspace.replace(/^~(?=\/)/, home));

@@ -58,7 +58,7 @@ export class Rows {
   readonly feed = this.table<FeedRow>('feed', 'pos');
   readonly tokens = this.table<TokenRow>('tokens', 'name');
   readonly workspaces = this.table<WorkspaceRow>('workspaces', 'name');
-  readonly forgets = this.table<{ session_pk: number }>('forgets', 'session_pk');
+  readonly forgets = this.table<{ session_pk: number; id: string | null }>('forgets', 'session_pk');
 
   constructor(on: Rowwise) {
     this.on = on;

@@ -1,13 +1,18 @@
-// The `forgets` table: sessions that were purged, whose words are still in the search index.
+// The `forgets` table: sessions that were purged, whose words are still in the search index, or whose files are still there.
 import type { Body, Reading, Writing } from '../contract.ts';
 
-export function* insert(t: Writing, sessionPk: number): Body<void> {
-  yield* t.run('INSERT INTO forgets (session_pk) VALUES (?)', sessionPk);
+/** `id` is null in rows of earlier versions. */
+export interface Purged {
+  pk: number;
+  id: string | null;
 }
 
-export function* first(t: Reading, limit: number): Body<number[]> {
-  const rows = yield* t.all<{ session_pk: number }>('SELECT session_pk FROM forgets ORDER BY session_pk LIMIT ?', limit);
-  return rows.map((row) => row.session_pk);
+export function* insert(t: Writing, { pk, id }: Purged): Body<void> {
+  yield* t.run('INSERT INTO forgets (session_pk, id) VALUES (?, ?)', pk, id);
+}
+
+export function first(t: Reading, limit: number): Body<Purged[]> {
+  return t.all<Purged>('SELECT session_pk AS pk, id FROM forgets ORDER BY session_pk LIMIT ?', limit);
 }
 
 export function* remove(t: Writing, sessionPk: number): Body<void> {
