@@ -21,6 +21,8 @@ const mistakes: [why: string, text: string, says: string[]][] = [
     `{\n  session: {\n    dmScope: "per-pear",\n  },\n}`,
     ['c.json5:3:14  session.dmScope is not valid', 'found:   "per-pear"', 'allowed: "main", "per-peer"', 'did you mean "per-peer"?'],
   ],
+  ['a bracket too early', `{ session: }`, ['c.json5:1:12  the file is not valid JSON5: "}" does not fit here']],
+  ['an end too early', `{ session: "x }`, ['the file is not valid JSON5: it ends too early']],
   ['a misspelt name', `{ sesion: {} }`, ['c.json5:1:3  sesion is not a setting', 'allowed: session, agents', 'did you mean "session"?']],
   ['a name in the wrong place', `{ dmScope: "main" }`, ['c.json5:1:3  dmScope is not a setting', 'did you mean session.dmScope?']],
   [

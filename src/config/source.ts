@@ -108,14 +108,33 @@ function parseJson5(text: string): ValueNode {
   } catch (thrown) {
     if (thrown instanceof RangeError) throw new SourceError({ line: 1, column: 1 }, 'is nested too deeply');
     const { line = 1, column = 1 } = thrown as { line?: number; column?: number };
-    throw new SourceError(
-      { line, column },
-      `is not valid JSON5: ${reasonOf(thrown)
-        .replace(/ \(\d+:\d+\)$/, '')
-        .replace(/\.$/, '')
-        .toLowerCase()}`,
-    );
+    throw new SourceError({ line, column }, `is not valid JSON5: ${inPlainWords(reasonOf(thrown))}`);
   }
+}
+
+/** What the parser calls its tokens, as they are written. */
+const tokens: Record<string, string> = {
+  LBrace: '"{"',
+  RBrace: '"}"',
+  LBracket: '"["',
+  RBracket: '"]"',
+  Comma: 'a comma',
+  Colon: 'a colon',
+  Identifier: 'a word',
+  String: 'a text',
+  Number: 'a number',
+  Boolean: 'true or false',
+  Null: 'null',
+};
+
+function inPlainWords(reason: string): string {
+  const [, token] = /^Unexpected token (\w+) found/.exec(reason) ?? [];
+  if (token !== undefined) return `${tokens[token] ?? token.toLowerCase()} does not fit here; look for a missing comma, quote or bracket`;
+  if (reason.startsWith('Unexpected end of input')) return 'it ends too early; look for a missing quote or bracket';
+  return reason
+    .replace(/ \(\d+:\d+\)$/, '')
+    .replace(/\.$/, '')
+    .toLowerCase();
 }
 
 function expand(text: string, env: Record<string, string | undefined>, complain: (message: string) => void): string {
