@@ -88,9 +88,9 @@ describe('a miss does not suggest', () => {
     expect(await byTool(gw, { sessionKey: 'mian' })).toEqual(['agent:ana:main']);
   });
 
-  it('the shared session by its inner name', async () => {
-    const gw = await testGateway({ config: { ...config, session: { scope: 'global' } }, caller: 'global' });
-    expect(await byTool(gw, { sessionKey: 'globall' }, 'global')).toEqual(['']);
-    expect(await byTool(gw, { sessionKey: 'mian' }, 'global')).toEqual(['main']);
+  it('a word that names no session, where all direct chats share one', async () => {
+    const gw = await testGateway({ config: { ...config, session: { scope: 'global' } }, caller });
+    expect(await byTool(gw, { sessionKey: 'globall' })).toEqual(['']);
+    expect(await byTool(gw, { sessionKey: 'mian' })).toEqual(['agent:ana:main']);
   });
 });
