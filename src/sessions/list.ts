@@ -50,9 +50,14 @@ export const listSessions = (look: Look & LiveFacts): ReadQuery<ListFilter, List
       spawnedBy: parent?.key,
       mostScanned: (filter.skip ?? 0) + mostScanned,
     };
-    const { rows, next, full } = yield* sortBy === 'lastInteractionAt' ? byLastMessages(t, look, wish) : sessionsPage(look).body(t, wish);
+    const {
+      rows,
+      next,
+      full,
+      cut = false,
+    }: Found = yield* sortBy === 'lastInteractionAt' ? byLastMessages(t, look, wish) : sessionsPage(look).body(t, wish);
     const skip = wish.skip ?? 0;
-    const isEnd = wish.before === undefined && next === undefined && !full && (rows.length > 0 || skip === 0);
+    const isEnd = wish.before === undefined && next === undefined && !full && !cut && (rows.length > 0 || skip === 0);
     const total = isEnd ? skip + rows.length : yield* sessionsCount(look).body(t, wish);
     const sessions: WireSession[] = [];
     for (let from = 0; from < rows.length; from += slice)
@@ -79,25 +84,33 @@ const sessionBound = ({ key, label, displayName, lastMessagePreview, spawnedBy, 
   2 * textBound(lastTo);
 
 type Scan = PageFilter & { mostScanned: number };
+/** `cut`: older sessions were not looked at. */
+type Found = Omit<SessionsPage, 'scope'> & { cut?: boolean };
 
 /** Pinned ones first, if that is wanted. */
-function* byLastMessages(t: Reading, look: Look, { pinnedFirst, ...wish }: Scan): Body<Omit<SessionsPage, 'scope'>> {
+function* byLastMessages(t: Reading, look: Look, { pinnedFirst, ...wish }: Scan): Body<Found> {
   if (!pinnedFirst || wish.pinned !== undefined) return yield* byLastMessage(t, look, wish);
   const { skip = 0, limit } = wish;
   const first = yield* byLastMessage(t, look, { ...wish, pinned: true, skip: 0, limit: skip + limit });
   const then = yield* byLastMessage(t, look, { ...wish, pinned: false, skip: 0, limit: skip + limit - first.rows.length });
-  return { rows: [...first.rows, ...then.rows].slice(skip), next: undefined, full: first.full || then.full };
+  return {
+    rows: [...first.rows, ...then.rows].slice(skip),
+    next: undefined,
+    full: first.full || then.full,
+    cut: first.cut === true || then.cut === true,
+  };
 }
 
 /**
  * The sessions with the newest messages. No index has this order. But a session did not get a message after its last change, so once
- * enough messages are newer than the last change of a row, the rows after it cannot be among them.
+ * enough messages are newer than the last change of a row, the rows after it cannot be among them. It looks at the newest rows only, as
+ * many as a search does.
  */
-function* byLastMessage(t: Reading, look: Look, wish: Scan): Body<Omit<SessionsPage, 'scope'>> {
+function* byLastMessage(t: Reading, look: Look, wish: Scan): Body<Found> {
   const found: { row: SessionRow; at: number }[] = [];
   let before: number | undefined;
-  for (;;) {
-    const page = yield* sessionsPage(look).body(t, { ...wish, before, skip: 0, limit: pageRows });
+  for (let scanned = pageRows; ; scanned += pageRows) {
+    const page = yield* sessionsPage(look).body(t, { ...wish, before, skip: 0, limit: pageRows, mostScanned: pageRows });
     const times = new Map(
       (yield* lastMessageTimes(
         t,
@@ -108,10 +121,10 @@ function* byLastMessage(t: Reading, look: Look, wish: Scan): Body<Omit<SessionsP
     const changed = page.rows.at(-1)?.last_at ?? 0;
     before = page.next;
     const wanted = (wish.skip ?? 0) + wish.limit;
-    const isDone = before === undefined || found.length >= wish.mostScanned;
+    const isDone = before === undefined || scanned >= wish.mostScanned;
     if (!isDone && found.filter(({ at }) => at >= changed).length <= wanted) continue;
     const rows = found.toSorted((a, b) => b.at - a.at || b.row.last_pos - a.row.last_pos).map(({ row }) => row);
-    return { rows: rows.slice(wish.skip ?? 0, wanted), next: undefined, full: rows.length > wanted };
+    return { rows: rows.slice(wish.skip ?? 0, wanted), next: undefined, full: rows.length > wanted, cut: before !== undefined };
   }
 }
 

@@ -203,4 +203,21 @@ describe('a list of sessions', () => {
     const { nextCursor } = await client.call('sessions.list', { limit: 1 });
     expect(await code(client.call('sessions.list', { sortBy: 'lastInteractionAt', cursor: nextCursor! }))).toBe('INVALID_REQUEST');
   });
+
+  it('by the last message is one of the newest 5,000 sessions, however many there are', async () => {
+    const { gw, client } = await open();
+    for (const key of ['far', 'near']) await client.call('sessions.create', { key, label: `${key} away` });
+    await gw.rows.addOldSessions(6_000);
+    await client.call('chat.inject', { sessionKey: 'near', message: 'x' });
+    await client.call('sessions.patch', { key: 'near', displayName: 'newest' });
+    const found = async (search: string) => {
+      const { sessions, hasMore, totalCount } = await client.call('sessions.list', { sortBy: 'lastInteractionAt', search });
+      return [sessions.length, hasMore, totalCount];
+    };
+    // The search stops, so a word that is nowhere cannot make it read everything.
+    expect([await found('old-5999'), await found('far away')]).toEqual([
+      [1, false, undefined],
+      [0, false, undefined],
+    ]);
+  });
 });
