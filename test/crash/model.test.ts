@@ -28,7 +28,7 @@ it('a gateway that is killed all over a tool loop asks for no stored step again,
   const found: string[] = [];
   const kills = new Set<string>();
   const points = whole.points.filter((point) => !elsewhere.test(point));
-  await eachPoint(chosen(points, 1 / 8), async (point) => {
+  await eachPoint(chosen(points), async (point) => {
     const { violations, kills: where } = await crash(receiver, modelScenario, [point], { alone: true, provider });
     for (const kill of where) kills.add(kill);
     for (const violation of violations) found.push(`killed ${point}: ${violation}`);
