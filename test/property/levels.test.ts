@@ -51,13 +51,15 @@ const sessionKey = fc.constantFrom(
   'agent:main:guest:g1',
   ...levels.map((one) => `agent:main:${one.toLowerCase()}:direct:ana`),
 );
+const answering = sessionKey.filter((key) => !key.includes(':guest:'));
 /** Which of the tokens that the caller has: its own first, then those it made. */
 const holder = fc.nat(3);
 
 /** What others do, with rights that the caller does not have. */
 const others = fc.oneof(
   fc.record({ do: fc.constant('message' as const), level }),
-  fc.record({ do: fc.constant('into' as const), key: fc.oneof(fc.constant(main), sessionKey), level }),
+  // Not into the guest, which would have to answer.
+  fc.record({ do: fc.constant('into' as const), key: fc.oneof(fc.constant(main), answering), level }),
   fc.record({ do: fc.constant('file' as const), level }),
   fc.record({ do: fc.constant('reset' as const), key: fc.oneof(fc.constant(main), sessionKey) }),
   fc.record({ do: fc.constant('restart' as const) }),
@@ -75,8 +77,8 @@ const tool = fc.oneof(
     { tool: 'files_write', args: { path: 'own', text: 'mine' } },
   ),
 );
-const call = <N extends OperationName>(method: N, params: fc.Arbitrary<object>) =>
-  fc.record({ do: fc.constant('call' as const), holder, method: fc.constant(method as OperationName), params });
+const call = (method: OperationName, params: fc.Arbitrary<object>) =>
+  fc.record({ do: fc.constant('call' as const), holder, method: fc.constant(method), params });
 const name = fc.constantFrom('t1', 't2');
 const attempts = fc.oneof(
   { weight: 8, arbitrary: call('tools.invoke', tool) },
@@ -107,6 +109,7 @@ class Story {
   /** The secrets of the caller. */
   readonly tokens: string[];
   private readonly seen = new Map<number, number>();
+  private readonly leaks: string[] = [];
   private readonly rooms = new Map<string, number>();
 
   constructor(gw: TestGateway, ceiling: Level, own: string) {
@@ -147,7 +150,9 @@ class Story {
       case 'call': {
         const token = this.tokens[step.holder % this.tokens.length]!;
         const answer: unknown = await gw.call(step.method, step.params as never, token).catch((thrown: unknown) => thrown);
-        this.read(answer instanceof Error ? `${answer.message} ${JSON.stringify(answer)}` : JSON.stringify(answer), step);
+        const text = answer instanceof Error ? `${answer.message} ${JSON.stringify(answer)}` : JSON.stringify(answer);
+        for (const above of levels.slice(levelRank(this.ceiling) + 1))
+          if (text.includes(mark(above))) this.leaks.push(`${step.method} told a word of ${above}`);
         // A token that has ended is not tried again: guesses of one address wait for each other.
         if ((answer as { code?: string }).code === 'AUTH_TOKEN_MISMATCH') this.tokens.splice(this.tokens.indexOf(token), 1);
         const { token: made } = (answer ?? {}) as { token?: string };
@@ -156,31 +161,30 @@ class Story {
     }
   }
 
-  private read(answer: string, step: Step): void {
-    for (const above of levels.filter((one) => levelRank(one) > levelRank(this.ceiling)))
-      expect([step, answer.includes(mark(above))]).toEqual([step, false]);
-  }
-
-  /** Labels only rise, a new life keeps its ceiling, and nothing that the caller made has a higher one than its own. */
-  async check(step: Step): Promise<void> {
+  /** Words from above in the answers, labels that fell, lives and things of the caller with too high a ceiling. */
+  async faults(step: Step): Promise<string[]> {
     const { gw } = this;
+    const found = this.leaks.splice(0);
+    const highest = levelRank(this.ceiling);
     const known = new Map<string, number>();
     for (const { pk, key, level: now, clearance, state } of await gw.rows.sessions()) {
-      expect(now).toBeGreaterThanOrEqual(this.seen.get(pk) ?? 0);
       const before = known.get(key);
-      if (before !== undefined) expect(clearance).toBe(before);
-      else if (step.do === 'call' && !this.seen.has(pk)) expect(clearance).toBeLessThanOrEqual(levelRank(this.ceiling));
+      if (now < (this.seen.get(pk) ?? 0)) found.push(`the label of ${key} fell`);
+      if (before !== undefined && clearance !== before) found.push(`a new life of ${key} has another ceiling`);
+      if (before === undefined && step.do === 'call' && !this.seen.has(pk) && clearance > highest)
+        found.push(`the ceiling of ${key} is too high`);
       this.seen.set(pk, now);
       if (state === 'deleted') known.delete(key);
       else known.set(key, clearance);
     }
     for (const { name: room, level: now } of await gw.rows.workspaces()) {
-      expect(now).toBeGreaterThanOrEqual(this.rooms.get(room) ?? 0);
+      if (now < (this.rooms.get(room) ?? 0)) found.push(`the level of ${room} fell`);
       this.rooms.set(room, now);
     }
     const mine = new Set(this.tokens.map((token) => token.split('_')[1]));
-    for (const { id, level: highest } of await gw.rows.tokens())
-      if (mine.has(id)) expect(highest).toBeLessThanOrEqual(levelRank(this.ceiling));
+    for (const token of await gw.rows.tokens())
+      if (mine.has(token.id) && token.level > highest) found.push(`token ${token.name} is too high`);
+    return found;
   }
 }
 
@@ -188,9 +192,9 @@ it('no chain of operations shows a caller what is above its ceiling', async () =
   await fc.assert(
     fc.asyncProperty(
       fc.constantFrom<Level>('PUBLIC', 'INTERNAL', 'CONFIDENTIAL'),
-      level,
+      fc.constantFrom<Level>('RESTRICTED', 'RESTRICTED', 'RESTRICTED', 'CONFIDENTIAL'),
       fc.array(fc.oneof({ weight: 2, arbitrary: others }, { weight: 5, arbitrary: attempts }), {
-        minLength: 10,
+        minLength: 15,
         maxLength: 25,
         size: 'max',
       }),
@@ -202,14 +206,14 @@ it('no chain of operations shows a caller what is above its ceiling', async () =
           const story = new Story(gw, ceiling, await gw.token('low', { scopes: ['operator.admin'], level: ceiling }));
           const first = { do: 'message', level: 'RESTRICTED' } as const;
           await story.take(first);
-          await story.check(first);
+          expect(await story.faults(first)).toEqual([]);
           // Chains begin here: the caller is a guest, and the main session, too.
           const own = { do: 'call', holder: 0 } as const;
           await story.take({ ...own, method: 'guests.join', params: { name: 'g1', see: 'all' } });
           await story.take({ ...own, method: 'tokens.create', params: { name: 't1', sessionKey: main } });
           for (const step of steps) {
             await story.take(step);
-            await story.check(step);
+            expect(await story.faults(step)).toEqual([]);
           }
         } finally {
           await gw.end();
