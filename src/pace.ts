@@ -32,7 +32,7 @@ interface Piece {
 
 interface Member {
   pieces: Piece[];
-  /** It is in a queue, or its piece is under way. */
+  /** It is in a queue, or its piece is running. */
   queued: boolean;
   /** Milliseconds that its pieces took lately, as of `since`. */
   used: number;

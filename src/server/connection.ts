@@ -249,7 +249,7 @@ export class Connection {
 
   /** Refusing takes time as well, so a connection that asked for too much is not read for a moment. */
   private refuse(data: Buffer): void {
-    const most = `${mostInFlight} requests under way, and one frame's worth of bytes unread`;
+    const most = `${mostInFlight} unanswered requests, and one frame's worth of unread bytes`;
     this.fail(writtenId(data), new InterlaneError('BUSY', `connection is busy: it may have ${most}; wait for answers`));
     if (this.ws.isPaused) return;
     this.ws.pause();

@@ -44,7 +44,7 @@ export async function startServer(parts: ServerParts): Promise<Server> {
   /** A client may send requests on one connection without waiting for the answers. */
   const inFlight = new WeakMap<Socket, number>();
   const tooMany = ({ socket }: IncomingMessage): [number, string] | undefined =>
-    inFlight.get(socket)! > mostInFlight ? [503, `connection has ${mostInFlight} requests under way; wait for answers`] : undefined;
+    inFlight.get(socket)! > mostInFlight ? [503, `connection has ${mostInFlight} unanswered requests; wait for answers`] : undefined;
   /** Connections on which no request had a token yet. */
   const strangers = new Shares(mostStrangers);
   const places = new WeakMap<Duplex, () => void>();
@@ -79,7 +79,7 @@ export async function startServer(parts: ServerParts): Promise<Server> {
     else sockets.upgrade(request, socket, head);
   });
   server.on('clientError', (_, socket) => {
-    // The other side may never close its half, so ours goes as soon as the answer has left.
+    // The other side may never close its half, so the socket is destroyed as soon as the answer has left.
     if (socket.writable) socket.end('HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n', () => socket.destroy());
     else socket.destroy();
   });
