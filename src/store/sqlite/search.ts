@@ -230,13 +230,8 @@ export class SqliteSearch implements SearchIndex {
     const { path, readerAfter = largeIndex } = this.parts;
     if (path === inMemory || (this.file.place()?.pos ?? 0) <= readerAfter) return this.file.propose(proposal);
     this.reader ??= new Reader(path, () => 0);
-    const ask: ReadQuery<Query, { pk: number }[]> = {
-      name: 'search',
-      rows: () => Infinity,
-      body: (t, { sql, params }) => t.all(sql, ...params),
-    };
     try {
-      return (await this.reader.read(ask, proposal, pace)).map(({ pk }) => pk);
+      return (await this.reader.read(asked, proposal, pace)).map(({ pk }) => pk);
     } catch (thrown) {
       if (!(thrown instanceof InterlaneError && thrown.code === 'STORE_FAILED')) throw thrown;
       return this.file.propose(proposal); // says what is wrong, or that there is no index
@@ -271,5 +266,13 @@ export class SqliteSearch implements SearchIndex {
 function* noTimeline() {
   return '';
 }
+
+/** A question to the index. It has no tables of the store. */
+const asked: ReadQuery<Query, { pk: number }[]> = {
+  name: 'search',
+  *body(_, proposal) {
+    return (yield proposal) as { pk: number }[];
+  },
+};
 
 const indexedTo = (place: Place | undefined) => (!place || place.below > 0 ? 0 : place.pos);
