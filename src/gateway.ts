@@ -2,21 +2,21 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { availableParallelism, hostname } from 'node:os';
 import { join } from 'node:path';
-import { systemClock, watchJumps, type Clock } from './clock.ts';
-import { changeOf } from './config/change.ts';
+import { systemClock, watchJumps } from './clock.ts';
 import type { Config } from './config/schema.ts';
-import { Cursors } from './cursor.ts';
 import { Outbox } from './delivery/outbox.ts';
 import type { Gateway, GatewayOptions } from './embed.ts';
 import { Engine } from './engine/engine.ts';
 import { Verdicts } from './engine/verdicts.ts';
-import { errorTable, reasonOf, type InterlaneError } from './errors.ts';
+import { reasonOf } from './errors.ts';
 import { createBus, type Bus } from './events/bus.ts';
 import { sendToSession } from './flows/send.ts';
+import { LiveSetup } from './live-setup.ts';
 import { OutsideServers } from './mcp/outside.ts';
 import { logEvents } from './observe/log.ts';
 import { Metrics } from './observe/metrics.ts';
 import { StoreHealth } from './observe/store-health.ts';
+import { openStore } from './open-store.ts';
 import type { RunClass } from './protocol/run.ts';
 import { keyContext } from './rules/agents.ts';
 import type { World } from './rules/decide.ts';
@@ -28,16 +28,13 @@ import { LiveRuns } from './server/live-runs.ts';
 import { createInbound } from './sessions/inbound.ts';
 import { createSessions } from './sessions/sessions.ts';
 import { createTranscripts, transcriptPath } from './sessions/transcripts.ts';
-import { makeSetup, type CurrentSetup } from './setup.ts';
+import type { CurrentSetup } from './setup.ts';
 import type { Store } from './store/contract.ts';
 import type { SessionRow } from './store/rows.ts';
-import { lockState } from './store/sqlite/lock.ts';
-import { openSqliteStore } from './store/sqlite/open.ts';
 import { searchTrouble } from './store/search.ts';
 import { inMemory, searchName } from './store/sqlite/search-file.ts';
 import { SqliteSearch } from './store/sqlite/search.ts';
-import type { StoreParts } from './store/sqlite/store.ts';
-import { openTimeline, probeStore, timelineName } from './store/tables/meta.ts';
+import { probeStore, timelineName } from './store/tables/meta.ts';
 import { builtInTools } from './tools/all.ts';
 import { createInvoker, type Invoker } from './tools/invoke.ts';
 import { forgetWorkspaces } from './tools/workspaces.ts';
@@ -59,12 +56,13 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
   let clockJumped: (ms: number) => void = () => {};
   const now = () => clock.now();
   const after = (ms: number, work: () => void) => clock.after(ms, work);
+  const afterTick = (work: () => void) => void setImmediate(work);
   const newId = () => randomUUID();
   // A failure that no caller waits for goes to the operator.
   const report: Report = (what, error, about) => health.report(`${what} failed`, error, about);
 
   const pacer = new Pacer({
-    afterTick: (work) => void setImmediate(work),
+    afterTick,
     // A next tick that a microtask asks for runs when no microtask is left.
     afterPiece: (work) => queueMicrotask(() => process.nextTick(work)),
     elapsed: () => clock.elapsed(),
@@ -80,10 +78,9 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
     findText: verdicts.find,
     known: { tools: (options.tools ?? []).map(({ name }) => name), channels: (options.channels ?? []).map(({ name }) => name) },
   };
-  let setup = makeSetup({ config: initial, places: options.places }, 1, setupParts);
-  const pending: { restart: string[]; rejected?: string } = { restart: [] };
-  const current = () => setup;
-  const { config } = setup;
+  const setups = new LiveSetup({ config: initial, places: options.places }, setupParts);
+  const { current } = setups;
+  const { config } = current();
 
   // 2. the state and the store in it
   const health = new StoreHealth({ clock, warn, probe: () => store.write(probeStore, { now: now() }, { urgent: true }) });
@@ -92,7 +89,10 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
     store: opened,
     cursors,
     unlock,
-  } = await openStore(config, options, clock, {
+  } = await openStore(config, options, {
+    clock,
+    afterTick,
+    random: randomBytes,
     observe: (commit) => {
       metrics.countCommit(commit);
       if (commit.changed) health.wrote();
@@ -220,7 +220,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
       model: () => runtimes.choiceOf(current().world.agents.defaultId)?.ref ?? 'scripted',
       warnings: () => [...health.warnings(), ...current().warnings, ...outside.warnings(), ...searchWarnings(search.trouble())],
       searchable: () => search.trouble() === undefined,
-      pendingConfig: () => pending,
+      pendingConfig: () => setups.pending,
       stopping: () => closing !== undefined,
       storeWell: () => health.well,
       isGuest: (session) => runtimes.isGuest(session),
@@ -273,74 +273,16 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
     },
     wait: (runId, timeoutMs, signal) => engine.wait(runId, timeoutMs, signal),
     reload: async (next, places) => {
-      const before = current();
-      try {
-        const { warnings } = makeSetup({ config: next, places }, before.rev + 1, setupParts);
-        // Parts of the config that need a restart stay as they were, so that no part acts on half of a change.
-        const { gateway: port, store: keeping, mcp } = before.config;
-        setup = { ...makeSetup({ config: { ...next, gateway: port, store: keeping, mcp } }, before.rev + 1, setupParts), warnings };
-      } catch (thrown) {
-        pending.rejected = reasonOf(thrown);
-        throw thrown;
-      }
-      delete pending.rejected;
-      // Compared with the start: what waited for a restart before this change still does.
-      const { restart } = changeOf(initial, next);
-      pending.restart = restart;
+      const change = setups.reload({ config: next, places });
       await engine.openMains(mainSessions(current().world));
-      return { applied: changeOf(before.config, next).applied, restart };
+      return change;
     },
-    configRejected: (why) => void (pending.rejected = why),
+    configRejected: (why) => setups.rejected(why),
     modelOf: (agentId) => runtimes.choiceOf(agentId),
     close,
     ...(door ? { server: door } : {}),
   };
   return { gateway, parts: { current, store, bus, engine, invoker } };
-}
-
-interface Opened {
-  store: Store;
-  cursors: Cursors;
-  unlock(): void;
-}
-
-/** The store that was given, or the SQLite file in the state directory, which belongs to one process at a time. */
-async function openStore(
-  config: Config,
-  options: GatewayOptions,
-  clock: Clock,
-  watch: Pick<StoreParts, 'observe' | 'trouble'>,
-): Promise<Opened> {
-  const { stateDir, warn = () => {} } = options;
-  const end = (error: InterlaneError) => {
-    if (options.log) options.log.error(`gateway ends: ${error.message}`);
-    else warn(`gateway ends: ${error.message}`);
-    process.exit(errorTable.INTERNAL.exit);
-  };
-  if (options.store) return { store: options.store, cursors: await openCursors(options.store), unlock: () => {} };
-  const unlock = lockState(stateDir, { pid: process.pid, host: hostname(), startedAt: clock.now() });
-  try {
-    const store = openSqliteStore(stateDir, config.store.durability, {
-      afterTick: (work) => void setImmediate(work),
-      elapsed: () => clock.elapsed(),
-      fatal: options.fatal ?? end,
-      upgrade: { say: warn },
-      ...watch,
-    });
-    return { store, cursors: await openCursors(store), unlock };
-  } catch (thrown) {
-    unlock();
-    throw thrown;
-  }
-}
-
-async function openCursors(store: Store): Promise<Cursors> {
-  try {
-    return new Cursors(await store.write(openTimeline, { fresh: randomBytes(32).toString('base64url') }), randomBytes);
-  } catch (thrown) {
-    await store.close();
-    throw thrown;
-  }
 }
 
 /** Of an index that cannot be written. */

@@ -13,7 +13,7 @@ const known = new Set([...tables, 'sqlite_sequence']);
 const owners: Record<string, string[]> = {
   sessions: ['sessions.ts', 'session-pages.ts'],
   entries: ['entries.ts', 'entry-pages.ts'],
-  runs: ['runs.ts', 'run-pages.ts'],
+  runs: ['runs.ts', 'run-lanes.ts', 'run-pages.ts'],
   exchange_turns: ['exchanges.ts'],
   feed_head: ['feed.ts'],
   sqlite_sequence: ['feed.ts'],

@@ -5,6 +5,7 @@ import type { Body } from '../store/contract.ts';
 import type { EntryRow, OfferRow, RunRow, SessionRow } from '../store/rows.ts';
 import * as entries from '../store/tables/entries.ts';
 import * as offers from '../store/tables/offers.ts';
+import * as lanes from '../store/tables/run-lanes.ts';
 import * as runs from '../store/tables/runs.ts';
 import type { EntryBody } from '../store/views.ts';
 import { endRun, spoken } from './end.ts';
@@ -82,7 +83,7 @@ export const takeOffer: EngineCommand<{ lane: string; again: boolean; replyMs: n
     yield* offers.take(t, run.pk, attempt, now, due);
     yield* runs.addUsedTime(t, run.pk, usedMs);
     const inputs = yield* entries.askedOf(t, run.session_pk, run.pk);
-    const queued = yield* runs.countQueued(t, lane, 1000);
+    const queued = yield* lanes.countQueued(t, lane, 1000);
     const turn = { turnId: turnIdOf(run.id, attempt), attempt, replyBefore: due, messages: inputs.map(messageOf), queued };
     return { turn, stopped, taint };
   },

@@ -7,6 +7,7 @@ import { mergeKey, takeable } from '../rules/queue-mode.ts';
 import type { Body } from '../store/contract.ts';
 import type { InputRow, RunRow, SessionRow } from '../store/rows.ts';
 import * as inputs from '../store/tables/inputs.ts';
+import * as lanes from '../store/tables/run-lanes.ts';
 import * as runs from '../store/tables/runs.ts';
 import * as waits from '../store/tables/waits.ts';
 import { appendEntry, noteRun, type Tx } from './feed.ts';
@@ -42,8 +43,8 @@ const laneCap = 10_000;
 export function* enqueue(t: Tx, session: SessionRow, input: Input, now: number): Body<{ pk: number; id: string; lane: string }> {
   const lane = session.key;
   yield* t.lock(`lane:${lane}`);
-  const before = yield* runs.laneNow(t, lane);
-  const pk = yield* runs.insert(t, {
+  const before = yield* lanes.laneNow(t, lane);
+  const pk = yield* lanes.insert(t, {
     id: input.runId,
     sessionPk: session.pk,
     lane,
@@ -79,15 +80,15 @@ export function* enqueue(t: Tx, session: SessionRow, input: Input, now: number):
 
 /** Keys rise, so a lane whose oldest queued run is near the newest cannot be full; only then its queue is counted. */
 function* isFull(t: Tx, lane: string, oldest: number, newest: number): Body<boolean> {
-  return newest - oldest >= laneCap && (yield* runs.queuedIn(t, lane, laneCap + 1)) > laneCap;
+  return newest - oldest >= laneCap && (yield* lanes.queuedIn(t, lane, laneCap + 1)) > laneCap;
 }
 
 /** I3. Only the head of a lane can be claimed, and only while nothing in the lane is active. */
 export function* promote(t: Tx, lane: string): Body<void> {
-  const head = yield* runs.headOf(t, lane);
+  const head = yield* lanes.headOf(t, lane);
   if (!head || head.ready_pos !== null || head.stopped !== 0) return;
-  if (yield* runs.activeIn(t, lane)) return;
-  yield* runs.setReady(t, head.pk, yield* t.next('ready'));
+  if (yield* lanes.activeIn(t, lane)) return;
+  yield* lanes.setReady(t, head.pk, yield* t.next('ready'));
 }
 
 /** An input becomes an entry when its turn takes it, so that a tool call is never split from its result. */
@@ -114,7 +115,7 @@ const readContext = (text: string) => (text.startsWith('{') ? (JSON.parse(text) 
 /** Lets a turn absorb the queued inputs that may join it. Their runs end `ok`, merged into this run, whose end advances their flows. */
 export function* absorb(t: Tx, session: SessionRow, run: RunRow, mode: 'collect' | 'steer', now: number): Body<number> {
   if (run.abort_requested !== null) return 0; // it is being stopped, and would never answer the inputs
-  const queued = yield* runs.behind(t, run, 50);
+  const queued = yield* lanes.behind(t, run, 50);
   const own = yield* inputs.ofRun(t, run.pk);
   const taken = queued.slice(
     0,

@@ -5,6 +5,7 @@ import type { World } from '../rules/decide.ts';
 import type { Body } from '../store/contract.ts';
 import type { SessionRow, StopRow } from '../store/rows.ts';
 import * as deliveries from '../store/tables/deliveries.ts';
+import * as lanes from '../store/tables/run-lanes.ts';
 import * as runs from '../store/tables/runs.ts';
 import * as sessions from '../store/tables/sessions.ts';
 import * as stops from '../store/tables/stops.ts';
@@ -114,7 +115,7 @@ export function closeSession(
 }
 
 function* openWork(t: Tx, kernel: Kernel, session: SessionRow): Body<string | undefined> {
-  if (yield* runs.isOpenIn(t, session.key)) return 'a run';
+  if (yield* lanes.isOpenIn(t, session.key)) return 'a run';
   const flow = yield* openFlow(t, kernel.flows, session);
   if (flow !== undefined) return flow;
   return (yield* deliveries.isOpenFor(t, session.pk)) ? 'a delivery' : undefined;
@@ -130,16 +131,16 @@ function* stopAll(t: Tx, kernel: Kernel, session: SessionRow, reason: string, no
 
 /** After this transaction no queued run of the lane can start, however long it takes to end them all. */
 function* stopQueue(t: Tx, kernel: Kernel, lane: string, reason: string, now: number): Body<boolean> {
-  const upto = yield* runs.lastQueued(t, lane);
+  const upto = yield* lanes.lastQueued(t, lane);
   if (upto === undefined) return false;
   yield* stops.insert(t, { lane, upto, reason });
-  yield* runs.setReady(t, (yield* runs.headOf(t, lane))!.pk, null);
+  yield* lanes.setReady(t, (yield* lanes.headOf(t, lane))!.pk, null);
   return yield* endStopped(t, kernel, (yield* stops.firstIn(t, lane))!, now);
 }
 
 /** Ends some stopped runs of a lane, oldest first; after the last one the lane continues. Returns whether there are more. */
 function* endStopped(t: Tx, kernel: Kernel, stop: StopRow, now: number): Body<boolean> {
-  const queued = yield* runs.queuedUpTo(t, stop.lane, stop.upto, stopRows);
+  const queued = yield* lanes.queuedUpTo(t, stop.lane, stop.upto, stopRows);
   for (const run of queued) yield* endRun(t, kernel, run, { outcome: 'aborted', code: 'ABORTED', error: stop.reason, now });
   if (queued.length === stopRows) return true;
   yield* stops.remove(t, stop);
@@ -163,7 +164,7 @@ export function sweepStops(current: Current): EngineCommand<{ now: number }, num
 
 /** Ends a waiting turn of a session, and asks a running one to stop. Returns the runs that must stop. */
 export function* stopActive(t: Tx, kernel: Kernel, session: SessionRow, reason: string, now: number): Body<number[]> {
-  const run = yield* runs.activeIn(t, session.key);
+  const run = yield* lanes.activeIn(t, session.key);
   if (!run || run.session_pk !== session.pk) return [];
   if (run.state === 'running') {
     yield* runs.requestAbort(t, run.pk, reason);

@@ -4,6 +4,7 @@ import type { Body } from '../store/contract.ts';
 import type { CallRow, RunRow, SessionRow } from '../store/rows.ts';
 import * as calls from '../store/tables/tool-calls.ts';
 import * as injections from '../store/tables/injections.ts';
+import * as lanes from '../store/tables/run-lanes.ts';
 import * as runs from '../store/tables/runs.ts';
 import { appendEntry, type Tx } from './feed.ts';
 import { derivedId } from './ids.ts';
@@ -96,7 +97,7 @@ export function* recordResult(t: Tx, run: RunRow, session: SessionRow, call: Cal
 
 /** I4. Appends a message of an operator, or lets it wait while calls of the turn are open: then it has no `seq` yet. */
 export function* inject(t: Tx, session: SessionRow, message: { id: string; text: string }, now: number): Body<number | undefined> {
-  const run = yield* runs.activeIn(t, session.key);
+  const run = yield* lanes.activeIn(t, session.key);
   if (run?.session_pk === session.pk && (yield* calls.unanswered(t, run.pk)).length > 0) {
     yield* injections.insert(t, { ...message, run_pk: run.pk, session_pk: session.pk });
     yield* runs.setInjections(t, run, run.injections + 1);

@@ -5,7 +5,7 @@ import type { CallRow, EntryRow, SessionRow } from '../store/rows.ts';
 import * as calls from '../store/tables/tool-calls.ts';
 import * as entries from '../store/tables/entries.ts';
 import { entriesBefore, entryRows, whole } from '../store/tables/entry-pages.ts';
-import * as runs from '../store/tables/runs.ts';
+import * as lanes from '../store/tables/run-lanes.ts';
 import * as sessions from '../store/tables/sessions.ts';
 import { messageOf, type EntryBody } from '../store/views.ts';
 import type { RunEnd } from './end.ts';
@@ -119,7 +119,7 @@ const pendingCalls: ReadQuery<{ runPk: number; step: number }, CallRow[]> = {
 const steerWaits: ReadQuery<{ lane: string }, boolean> = {
   name: 'steer waits',
   *body(t, { lane }) {
-    return yield* runs.steerWaits(t, lane);
+    return yield* lanes.steerWaits(t, lane);
   },
 };
 

@@ -4,6 +4,7 @@ import type { RunRow, SessionRow, WaitRow } from '../store/rows.ts';
 import { resumeFirst } from '../store/counters.ts';
 import * as calls from '../store/tables/tool-calls.ts';
 import * as entries from '../store/tables/entries.ts';
+import * as lanes from '../store/tables/run-lanes.ts';
 import * as runs from '../store/tables/runs.ts';
 import * as sessions from '../store/tables/sessions.ts';
 import * as waits from '../store/tables/waits.ts';
@@ -75,7 +76,7 @@ function* answerWait(
     taint: Math.max(...all.map((one) => one.taint)),
   };
   yield* recordResult(t, run, waiter, call, result, now);
-  if (run.state === 'waiting' && !(yield* waits.anyOf(t, run.pk))) yield* runs.setReady(t, run.pk, resumeFirst + (yield* t.next('ready')));
+  if (run.state === 'waiting' && !(yield* waits.anyOf(t, run.pk))) yield* lanes.setReady(t, run.pk, resumeFirst + (yield* t.next('ready')));
 }
 
 /** Overdue waits, including those that the end of a run with very many waiters left over. */

@@ -3,6 +3,7 @@ import { expect, it } from 'vitest';
 import { Conflict, type Body, type Command, type Writing } from '../contract.ts';
 import { memoryStore } from '../memory.ts';
 import * as exchanges from './exchanges.ts';
+import * as lanes from './run-lanes.ts';
 import * as runs from './runs.ts';
 import * as waits from './waits.ts';
 
@@ -43,7 +44,7 @@ it('a run that was made unready since is not claimed', async () => {
   const claimed = await run(function* (t) {
     const pk = yield* aRun(t);
     const one = yield* runs.get(t, pk);
-    yield* runs.setReady(t, pk, null);
+    yield* lanes.setReady(t, pk, null);
     return yield* runs.claim(t, one, 1, 0);
   });
   expect(claimed).toBe(false);
@@ -85,9 +86,9 @@ it('the order of claims goes on from the highest number in use, also among resum
   const resumeFirst = -(2 ** 52);
   const high = await run(function* (t) {
     const pk = yield* aRun(t);
-    yield* runs.setReady(t, pk, 41);
+    yield* lanes.setReady(t, pk, 41);
     const plain = yield* runs.highestReady(t, resumeFirst);
-    yield* runs.setReady(t, pk, resumeFirst + 77);
+    yield* lanes.setReady(t, pk, resumeFirst + 77);
     return [plain, yield* runs.highestReady(t, resumeFirst)];
   });
   expect(high).toEqual([41, 77]);
