@@ -29,6 +29,7 @@ export const errorTable = {
   POLICY_BLOCKED: { ws: 'FORBIDDEN', http: 403, exit: 77 },
   TOOL_NOT_ALLOWED: { ws: 'FORBIDDEN', http: 403, exit: 77 },
   FILE_UNREADABLE: { ws: 'UNAVAILABLE', http: 503, exit: 66 },
+  FILE_DENIED: { ws: 'UNAVAILABLE', http: 503, exit: 77 },
   STATE_UNUSABLE: { ws: 'UNAVAILABLE', http: 503, exit: 73 },
   PORT_UNUSABLE: { ws: 'UNAVAILABLE', http: 503, exit: 71 },
   STATE_IN_USE: { ws: 'UNAVAILABLE', http: 503, exit: 75 },
@@ -105,6 +106,45 @@ export class InterlaneError extends Error {
 export function reasonOf(thrown: unknown): string {
   return thrown instanceof Error ? thrown.message : String(thrown);
 }
+
+const systemReasons: Record<string, string> = {
+  EACCES: 'permission denied',
+  EPERM: 'permission denied',
+  EROFS: 'the file system is read-only',
+  ENOENT: 'it does not exist',
+  ENOTDIR: 'a part of its path is not a directory',
+  EEXIST: 'it is not a directory',
+  EISDIR: 'it is a directory',
+  ERR_FS_EISDIR: 'it is a directory',
+  ELOOP: 'its links go in a circle',
+  ENAMETOOLONG: 'its name is too long',
+  ENOSPC: 'the disk is full',
+  EDQUOT: 'the disk quota is used up',
+  EIO: 'the disk reported an error',
+};
+
+/** Why the system refused to touch a file, in plain words; for the end of a sentence. */
+export function systemReason(thrown: unknown): string {
+  return systemReasons[(thrown as NodeJS.ErrnoException | undefined)?.code ?? ''] ?? reasonOf(thrown);
+}
+
+/** Whether the system refused because of rights. */
+export const isDenied = (thrown: unknown): boolean =>
+  ['EACCES', 'EPERM'].includes((thrown as NodeJS.ErrnoException | undefined)?.code ?? '');
+
+export const stateUnusable = (stateDir: string, thrown: unknown) =>
+  new InterlaneError(
+    isDenied(thrown) ? 'FILE_DENIED' : 'STATE_UNUSABLE',
+    `state directory ${stateDir} cannot be used: ${systemReason(thrown)}; ${isDenied(thrown) ? 'use the account that it belongs to, or ' : ''}choose another with --state-dir`,
+    { cause: thrown },
+  );
+
+export const stateReadOnly = (stateDir: string, thrown: unknown) =>
+  new InterlaneError(
+    'STORE_FAILED',
+    `state directory ${stateDir} cannot be written: ${systemReason(thrown)}; make it writable, or choose another with --state-dir`,
+    { cause: thrown },
+  );
 
 /** A name that cannot be taken. One that something hidden has gets the same answer as a reserved one, so that the answer does not tell. */
 export const reservedName = (noun: 'label' | 'token' | 'guest', name: string) =>

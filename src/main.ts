@@ -36,4 +36,6 @@ void run({
   newId: () => randomUUID(),
 }).then((status) => {
   process.exitCode = status;
+  // A command that failed ends, whatever it left open.
+  if (status !== 0) void sleep(2_000, undefined, { ref: false }).then(() => process.exit());
 });

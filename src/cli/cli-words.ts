@@ -13,7 +13,14 @@ const commands: Record<string, string> = {
 export function inCliWords(message: string): string {
   return message
     .replace(/^invalid [\w.]+ params: /, '')
+    .replace(/^\w+\.\w+ needs operator\.(\w+); token "(.*)" has (.*)$/, (_, needed: string, name: string, has: string) => {
+      return `token "${name}" may ${has.replaceAll('operator.', '')}, and this command needs ${needed}; create one with: interlane token create <name> --scope ${needed}`;
+    })
     .replace(/(^|; )at \/(\w+)(?:\/[\w/]+)?: (?=[a-zA-Z])/g, (_, before: string, name: string) => `${before}${spaced(name)}: `)
+    .replace(/(\w): Too small: expected string to have >=1 characters/g, '$1 is empty')
+    .replace(/(\w): Too big: expected string to have <=(\d+) characters/g, '$1 is longer than $2 characters')
+    .replace(/(\w): Too small: expected \w+ to be >=(\d+)/g, '$1 is less than $2')
+    .replace(/(\w): Too big: expected \w+ to be <=(\d+)/g, '$1 is more than $2')
     .replace(/\bsee (\w+\.\w+)/g, (whole, operation: string) => (commands[operation] ? `see: ${commands[operation]}` : whole))
     .replace(/\b\w+\.(?:list|reset|create)\b/g, (operation) => commands[operation] ?? operation);
 }

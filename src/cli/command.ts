@@ -70,6 +70,14 @@ export function duration(text: string): number {
   return ms;
 }
 
+/** The life of a token. A bare number could be days as well as seconds, so the unit is required. */
+export function lifetime(text: string): number {
+  const ms = parseDuration(text);
+  if (ms === undefined)
+    throw new InvalidArgumentError('Write a number and a unit (s, m, h, d, w), for example 12h or 30d; at most ten years.');
+  return ms;
+}
+
 export const timeoutOption = (about: string) => new Option('--timeout <time>', about).argParser(duration).default(300_000, '5m');
 
 /** Commander writes to the terminal it was given and throws instead of exiting. */

@@ -2,6 +2,7 @@
 import type { Client } from '../client/client.ts';
 import type { Params } from '../protocol/operations/all.ts';
 import type { DeliveryView } from '../protocol/delivery.ts';
+import { sessionMeant } from './session-meant.ts';
 import { answer, moment, oneLine, paint, table, type Terminal } from './terminal.ts';
 
 export interface DeliveriesFlags {
@@ -12,10 +13,11 @@ export interface DeliveriesFlags {
 
 export async function deliveries(terminal: Terminal, client: Client, session: string | undefined, flags: DeliveriesFlags): Promise<void> {
   const found: DeliveryView[] = [];
+  const key = session === undefined ? undefined : await sessionMeant(terminal, client, session);
   let cursor: string | undefined;
   do {
     const page = await client.call('deliveries.list', {
-      ...(session === undefined ? {} : { key: session }),
+      ...(key === undefined ? {} : { key }),
       ...(flags.state === undefined ? {} : { states: flags.state }),
       ...(cursor === undefined ? {} : { cursor }),
       limit: Math.min(flags.limit - found.length, 200),

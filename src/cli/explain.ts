@@ -6,15 +6,20 @@ import type { Paths } from '../config/paths.ts';
 import { InterlaneError, reasonOf } from '../errors.ts';
 import type { Explanation } from '../protocol/decision.ts';
 import type { Params } from '../protocol/operations/all.ts';
+import { agentNamed, keyContext } from '../rules/agents.ts';
+import type { World } from '../rules/decide.ts';
 import { toolNamesOf } from '../rules/explain.ts';
+import { formatSessionKey, mainKey } from '../rules/session-key.ts';
 import { answers, type Knowledge } from '../sessions/explain.ts';
 import { snapshot } from '../store/sqlite/inspect.ts';
 import type { SessionRow } from '../store/rows.ts';
 import { databaseName } from '../store/sqlite/files.ts';
+import { livesById } from '../store/tables/session-pages.ts';
 import { current as currentLife } from '../store/tables/sessions.ts';
 import { isThere } from '../there.ts';
 import { setupHere } from './config-check.ts';
 import { reachedIfRunning } from './reach.ts';
+import { sayAgent, sessionMeant } from './session-meant.ts';
 import { columns, oneLine, paint, readAll, type Terminal } from './terminal.ts';
 import { topics, type TopicName } from './topics.ts';
 
@@ -53,9 +58,12 @@ export async function explain(
 }
 
 async function fromGateway(terminal: Terminal, name: TopicName, question: unknown, stateDir: string): Promise<Answered | undefined> {
-  const explanation = await reachedIfRunning(terminal, stateDir, (client) =>
-    client.call(`explain.${name}`, question as Params<'explain.route'>),
-  );
+  const explanation = await reachedIfRunning(terminal, stateDir, async (client) => {
+    const ask = (asked: unknown) => client.call(`explain.${name}`, asked as Params<'explain.route'>);
+    const said = await ask(question);
+    const meant = isBareKey(name, question) ? await sessionMeant(terminal, client, question.key) : undefined;
+    return meant === undefined || meant === said.facts['sessionKey'] ? said : ask({ key: meant });
+  });
   return explanation && { explanation, config: 'the running gateway' };
 }
 
@@ -73,7 +81,8 @@ async function fromConfig(
   const known: Knowledge = { world, routes, tools: toolNamesOf(world), decided: (decision) => decision() };
   if (stored.read) known.session = (key) => Promise.resolve(stored.read!(key));
   try {
-    const explanation = await (answers[name] as (question: unknown, known: Knowledge) => Promise<Explanation>)(question, known);
+    const asked = isBareKey(name, question) ? { key: keyOf(terminal, world, question.key, stored) } : question;
+    const explanation = await (answers[name] as (question: unknown, known: Knowledge) => Promise<Explanation>)(asked, known);
     const why = named ? 'the running gateway was not asked, because a config is named' : `no gateway runs on ${paths.stateDir}`;
     return { explanation, config: paths.configFile ?? 'the built-in defaults', note: `${why}; ${stored.says}` };
   } finally {
@@ -81,8 +90,22 @@ async function fromConfig(
   }
 }
 
+/** A key alone is what a person would write after a command, so it means the same. */
+const isBareKey = (name: TopicName, question: unknown): question is { key: string } =>
+  name === 'key' && (question as Params<'explain.key'>).agentId === undefined;
+
+/** What `sessionMeant` says of a running gateway. */
+function keyOf(terminal: Terminal, { agents }: World, name: string, stored: Stored): string {
+  const agent = agentNamed([...agents.byId.keys()], agents.mainKey, name);
+  if (agent === undefined) return stored.byId?.(name)?.key ?? name;
+  const main = formatSessionKey(mainKey(keyContext(agents, agent)));
+  sayAgent(terminal, agent, main);
+  return main;
+}
+
 interface Stored {
   read?: (key: string) => SessionRow | undefined;
+  byId?: (id: string) => SessionRow | undefined;
   says: string;
   close(): void;
 }
@@ -92,7 +115,8 @@ function openStored(stateDir: string): Stored {
   try {
     if (!isThere(join(stateDir, databaseName))) return { says: `nothing is stored yet, so ${assumed}`, close: () => {} };
     const { read, close } = snapshot(stateDir);
-    return { read: (key) => read((t) => currentLife(t, key)), says: 'the answer is from the config and the stored sessions', close };
+    const byId = (id: string) => read((t) => livesById(t, id)).find((row) => row.current === 1);
+    return { read: (key) => read((t) => currentLife(t, key)), byId, says: 'the answer is from the config and the stored sessions', close };
   } catch (thrown) {
     return { says: `the stored sessions cannot be read (${reasonOf(thrown)}), so ${assumed}`, close: () => {} };
   }

@@ -5,7 +5,7 @@ import { findPaths, type PathFlags, type Paths } from '../config/paths.ts';
 import { errorTable, InterlaneError, reasonOf } from '../errors.ts';
 import type { Operations } from '../protocol/operations/operation.ts';
 import { inCliWords } from './cli-words.ts';
-import { asking, clientOf, command, configure, duration, number, stateDirOption, type ClientCommand } from './command.ts';
+import { asking, clientOf, command, configure, lifetime, number, stateDirOption, type ClientCommand } from './command.ts';
 import type { DoctorFlags } from './doctor.ts';
 import type { JoinFlags } from './join.ts';
 import type { ReachFlags } from './reach.ts';
@@ -93,7 +93,7 @@ function tokenCommands(root: Command, terminal: Terminal, client: ClientCommand)
     .addOption(new Option('--scope <scope>', 'what it may do (default: read)').choices(['read', 'write', 'admin']))
     .addOption(new Option('--level <level>', 'the highest level it may see').choices(['PUBLIC', 'INTERNAL', 'CONFIDENTIAL', 'RESTRICTED']))
     .option('--session <session>', 'bind it to a session: it can only call tools, as that session')
-    .addOption(new Option('--expires <time>', 'how long it works, such as 30d (default: until it is revoked)').argParser(duration))
+    .addOption(new Option('--expires <time>', 'how long it works, such as 30d (default: until it is revoked)').argParser(lifetime))
     .action(
       asking(terminal, async (client, flags: ReachFlags & CreateFlags, name: string) =>
         (await import('./tokens.ts')).createToken(terminal, client, name, flags),

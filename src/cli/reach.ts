@@ -1,10 +1,10 @@
 // Flags, environment and the file of the running gateway → a connection, or an error that names what was tried and what to do.
-import { accessSync, constants, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { connect, type Client } from '../client/client.ts';
 import { cliFile, findPaths } from '../config/paths.ts';
 import { InterlaneError, type ErrorCode } from '../errors.ts';
 import type { CliFile } from '../server/cli-file.ts';
-import { isThere } from '../there.ts';
+import { isThere, requireReadable } from '../there.ts';
 import type { Terminal } from './terminal.ts';
 import { version } from './version.ts';
 
@@ -44,11 +44,11 @@ export async function reach(terminal: Terminal, flags: ReachFlags, signal?: Abor
   }
 }
 
-/** Returns the address of the gateway that runs on this state directory, if it answers. */
+/** Returns the address of the gateway that runs on this state directory, if it answers and this user may know it. */
 export async function running(stateDir: string): Promise<CliFile | undefined> {
-  const found = readCliFile(stateDir);
-  if (!found) return undefined;
   try {
+    const found = readCliFile(stateDir);
+    if (!found) return undefined;
     const signal = AbortSignal.timeout(patienceMs);
     const client = await connect({ ...found, client: { id: 'cli', mode: 'cli', version, platform: process.platform }, signal });
     await client.call('health', {}, { signal }).finally(() => client.close());
@@ -103,17 +103,8 @@ function readCliFile(stateDir: string): CliFile | undefined {
     return usable ? { url, token, pid, ...(typeof config === 'string' ? { config } : {}) } : undefined;
   } catch {
     // A file that is gone, or half written, is of no gateway; one that may not be read is told.
-    isReadable(cliFile(stateDir));
+    if (isThere(cliFile(stateDir))) requireReadable(cliFile(stateDir), 'file');
     return undefined;
-  }
-}
-
-function isReadable(file: string): void {
-  if (!isThere(file)) return;
-  try {
-    accessSync(file, constants.R_OK);
-  } catch {
-    throw new InterlaneError('FILE_UNREADABLE', `file ${file} cannot be read: permission denied; use the account that runs the gateway`);
   }
 }
 

@@ -157,7 +157,9 @@ export async function history(terminal: Terminal, client: Client, session: strin
   }
   const messages = found.slice(-flags.limit);
   answer(terminal, flags.json, toPeer({ sessionKey, messages }), () =>
-    messages.map((message) => messageLine(terminal, message, { tools: flags.tools === true })).join(''),
+    messages.length === 0 && terminal.stdout.isTTY
+      ? 'No messages.\n'
+      : messages.map((message) => messageLine(terminal, message, { tools: flags.tools === true })).join(''),
   );
 }
 
@@ -168,8 +170,9 @@ export interface RunsFlags {
 }
 
 export async function runs(terminal: Terminal, client: Client, session: string | undefined, flags: RunsFlags): Promise<void> {
+  const key = session === undefined ? undefined : await sessionMeant(terminal, client, session);
   const found = await client.call('runs.list', {
-    ...(session === undefined ? {} : { key: session }),
+    ...(key === undefined ? {} : { key }),
     ...(flags.state === undefined ? {} : { states: flags.state }),
     limit: flags.limit,
   });

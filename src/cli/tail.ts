@@ -6,6 +6,7 @@ import { toPeer } from '../protocol/compat/openclaw.ts';
 import type { ChatEvent, SessionMessage, SessionsChanged } from '../protocol/wire-event.ts';
 import { heading, messageLine } from './messages.ts';
 import { reach, type ReachFlags } from './reach.ts';
+import { sessionMeant } from './session-meant.ts';
 import { oneLine, paint, visible, type Terminal } from './terminal.ts';
 
 export interface TailFlags extends ReachFlags {
@@ -36,7 +37,7 @@ export async function tail(terminal: Terminal, session: string | undefined, flag
 async function start(terminal: Terminal, session: string, flags: TailFlags): Promise<{ key: string; cursor: string | undefined }> {
   const client = await reach(terminal, flags);
   try {
-    const found = await client.call('sessions.resolve', { key: session });
+    const found = await client.call('sessions.resolve', { key: await sessionMeant(terminal, client, session) });
     return { key: found.ok ? found.key : session, cursor: flags.cursor };
   } finally {
     client.close();

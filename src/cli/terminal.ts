@@ -1,4 +1,5 @@
 // Everything a command may use of its process: arguments, environment, streams. Passed in, so that tests run the real commands.
+import { join } from 'node:path';
 import { styleText } from 'node:util';
 
 export interface Terminal {
@@ -25,6 +26,14 @@ type Style = Parameters<typeof styleText>[0];
 export function paint(terminal: Terminal, style: Style, text: string): string {
   return terminal.stdout.isTTY && !terminal.env['NO_COLOR'] ? styleText(style, text, { validateStream: false }) : text;
 }
+
+/** A command for a person to copy, on the state directory that this command uses. */
+export function commandLine({ home }: Pick<Terminal, 'home'>, stateDir: string, words: string): string {
+  return `npx interlane ${words}${stateDir === join(home, '.interlane') ? '' : ` --state-dir ${quoted(stateDir)}`}`;
+}
+
+/** As one word of a shell. */
+const quoted = (text: string) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
 
 /** Two columns, the first as wide as its widest word. */
 export function columns(rows: [string, string][], indent = '  '): string[] {

@@ -2,7 +2,8 @@
 import type { Client } from '../client/client.ts';
 import { InterlaneError } from '../errors.ts';
 import type { Params, Results } from '../protocol/operations/all.ts';
-import { answer, moment, span, table, type Terminal } from './terminal.ts';
+import { sessionMeant } from './session-meant.ts';
+import { answer, moment, span, table, visible, type Terminal } from './terminal.ts';
 
 export async function listTokens(terminal: Terminal, client: Client, json?: boolean): Promise<void> {
   const known = await client.call('tokens.list');
@@ -33,11 +34,12 @@ export interface CreateFlags {
 }
 
 export async function createToken(terminal: Terminal, client: Client, name: string, flags: CreateFlags): Promise<void> {
+  const sessionKey = flags.session === undefined ? undefined : await sessionMeant(terminal, client, flags.session);
   const made = await client.call('tokens.create', {
     name,
     ...(flags.scope === undefined ? {} : { scopes: [`operator.${flags.scope}` as const] }),
     ...(flags.level === undefined ? {} : { level: flags.level }),
-    ...(flags.session === undefined ? {} : { sessionKey: flags.session }),
+    ...(sessionKey === undefined ? {} : { sessionKey }),
     ...(flags.expires === undefined ? {} : { expiresInSeconds: Math.ceil(flags.expires / 1000) }),
   });
   showSecret(terminal, made, flags.json);
@@ -63,6 +65,11 @@ export async function signIn(terminal: Terminal, client: Client, json?: boolean)
 /** Prints the bare secret, so that `$(interlane token create ci)` works. */
 function showSecret(terminal: Terminal, made: Results['tokens.create'], json?: boolean): void {
   answer(terminal, json, made, () => `${made.token}\n`);
-  if (terminal.stdout.isTTY && !json)
-    terminal.stderr.write("Store it now; it won't be shown again. Use it with --token or INTERLANE_TOKEN.\n");
+  if (json) return;
+  if (terminal.stdout.isTTY) terminal.stderr.write("Store it now; it won't be shown again. Use it with --token or INTERLANE_TOKEN.\n");
+  const { name, expiresAt } = made.view;
+  if (expiresAt !== undefined)
+    terminal.stderr.write(
+      `Token "${visible(name)}" works until ${new Date(expiresAt).toISOString().slice(0, 16).replace('T', ' ')} UTC.\n`,
+    );
 }

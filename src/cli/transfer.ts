@@ -1,11 +1,11 @@
 // `interlane export` and `interlane import`: sessions as lines of JSON, out of a store at any time, and into one that no gateway uses.
-import { createReadStream, createWriteStream, mkdirSync, openSync } from 'node:fs';
+import { createReadStream, createWriteStream, mkdirSync, openSync, statSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { InterlaneError, reasonOf } from '../errors.ts';
+import { InterlaneError, isDenied, reasonOf, stateUnusable, systemReason } from '../errors.ts';
 import {
   allKeys,
   asNew,
@@ -24,6 +24,7 @@ import type { Store } from '../store/contract.ts';
 import { refuseOldStore, snapshot } from '../store/sqlite/inspect.ts';
 import { lockState } from '../store/sqlite/lock.ts';
 import { openSqliteStore } from '../store/sqlite/open.ts';
+import { isThere, requireReadable } from '../there.ts';
 import { answer, count, oneLine, readAll, type Terminal } from './terminal.ts';
 
 export interface ExportFlags {
@@ -68,8 +69,8 @@ function create(file: string): number {
   } catch (thrown) {
     const exists = (thrown as NodeJS.ErrnoException).code === 'EEXIST';
     throw new InterlaneError(
-      'INVALID_REQUEST',
-      `export ${file} ${exists ? 'exists already' : `cannot be written: ${reasonOf(thrown)}`}; choose another name`,
+      isDenied(thrown) ? 'FILE_DENIED' : 'INVALID_REQUEST',
+      `export ${file} ${exists ? 'exists already' : `cannot be written: ${systemReason(thrown)}`}; choose another name`,
     );
   }
 }
@@ -141,21 +142,17 @@ async function readable(terminal: Terminal, name: string, session: string | unde
 }
 
 function openFile(file: string): number {
-  try {
-    return openSync(file, 'r');
-  } catch (thrown) {
-    throw new InterlaneError('FILE_UNREADABLE', `export ${file} cannot be read: ${reasonOf(thrown)}`);
-  }
+  if (!isThere(file)) throw new InterlaneError('FILE_UNREADABLE', `export ${file} does not exist; check its name`);
+  if (statSync(file).isDirectory()) throw new InterlaneError('FILE_UNREADABLE', `export ${file} is a directory; name a file`);
+  requireReadable(file, 'export');
+  return openSync(file, 'r');
 }
 
 async function withStore<R>(terminal: Terminal, stateDir: string, work: (store: Store) => Promise<R>): Promise<R> {
   try {
     mkdirSync(stateDir, { recursive: true, mode: 0o700 });
   } catch (thrown) {
-    throw new InterlaneError(
-      'STATE_UNUSABLE',
-      `state directory ${stateDir} cannot be used: ${reasonOf(thrown)}; choose another with --state-dir`,
-    );
+    throw stateUnusable(stateDir, thrown);
   }
   const unlock = lockState(stateDir, { pid: process.pid, host: hostname(), startedAt: terminal.now() });
   try {

@@ -1,5 +1,5 @@
 // `interlane up`: load the config, start the gateway, print one screen, run until a stop signal.
-import { chmodSync, mkdirSync, statSync } from 'node:fs';
+import { accessSync, chmodSync, constants, mkdirSync, statSync } from 'node:fs';
 import { enableCompileCache, flushCompileCache } from 'node:module';
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
@@ -7,14 +7,14 @@ import type { Paths } from '../config/paths.ts';
 import { watchConfig } from '../config/change.ts';
 import { defaultConfig, loadConfig, type LoadedConfig } from '../config/load.ts';
 import type { Config } from '../config/schema.ts';
-import { InterlaneError, reasonOf } from '../errors.ts';
+import { InterlaneError, reasonOf, stateReadOnly, stateUnusable } from '../errors.ts';
 import type { Choice, Found } from '../runtimes/model/choice.ts';
 import type { Log } from '../observe/log.ts';
 import { isLoopback } from '../server/access.ts';
 import { isThere } from '../there.ts';
 import type { Gateway } from '../embed.ts';
 import { running } from './reach.ts';
-import { columns, paint, visible, type Terminal } from './terminal.ts';
+import { columns, commandLine, paint, visible, type Terminal } from './terminal.ts';
 import { version } from './version.ts';
 import type { Warn } from '../warn.ts';
 
@@ -112,6 +112,8 @@ function listenAt(env: Terminal['env'], config: Config, flags: UpFlags, configFi
       'USAGE',
       `INTERLANE_TOKEN is too easy to guess; use at least ${shortestToken} random characters (${fewestCharacters} different ones), or unset it`,
     );
+  if (flags.host?.trim() === '')
+    throw new InterlaneError('USAGE', '--host is empty; name an address, such as 127.0.0.1, or 0.0.0.0 for all addresses of this machine');
   return { host: flags.host ?? config.gateway.host, port: flags.port ?? portOf(env) ?? config.gateway.port, token, version, configFile };
 }
 
@@ -135,14 +137,21 @@ async function sayRunning(terminal: Terminal, stateDir: string, thrown: unknown)
 function openState(directory: string): string[] {
   try {
     const created = mkdirSync(directory, { recursive: true, mode: 0o700 });
+    accessSync(directory, constants.R_OK | constants.X_OK);
     if (created !== undefined) chmodSync(directory, 0o700);
     const open = statSync(directory).mode & 0o077;
+    requireWritable(directory);
     return open ? [`other users of this machine can read ${directory}; run: chmod 700 ${directory}`] : [];
   } catch (thrown) {
-    throw new InterlaneError(
-      'STATE_UNUSABLE',
-      `state directory ${directory} cannot be used: ${reasonOf(thrown)}; choose another with --state-dir`,
-    );
+    throw thrown instanceof InterlaneError ? thrown : stateUnusable(directory, thrown);
+  }
+}
+
+function requireWritable(directory: string): void {
+  try {
+    accessSync(directory, constants.W_OK);
+  } catch (thrown) {
+    throw stateReadOnly(directory, thrown);
   }
 }
 
@@ -203,11 +212,12 @@ function modelRows({ config, found, model, defaultId }: Up): [string, string][] 
 function screen(terminal: Terminal, up: Up): string {
   const { paths, config, host, server, defaultId, notes } = up;
   const shown = terminal.stdout.isTTY === true;
+  const command = (words: string) => commandLine(terminal, paths.stateDir, words);
   const listed = config.agents.list.map((entry) => entry.name ?? entry.id);
   const agents = listed.length === 0 ? ['main'] : listed;
   const { tools, policy } = config;
   const rows: [string, string][] = [
-    ['sign in', shown ? `${server.signInLink()}  (once, within ten minutes)` : 'for a link, run: interlane token sign-in'],
+    ['sign in', shown ? `${server.signInLink()}  (once, within ten minutes)` : `for a link, run: ${command('token sign-in')}`],
     ['address', [server.url, ...reachableAt(host, server.port)].join('  ')],
     ['config', paths.configFile ?? `built-in defaults (to change them, write ${paths.usualConfigFile})`],
     ['store', `${paths.stateDir} (SQLite, durability ${config.store.durability})`],
@@ -220,7 +230,7 @@ function screen(terminal: Terminal, up: Up): string {
   ];
   const lines = [paint(terminal, 'bold', `Interlane ${version}`), '', ...columns(rows), ''];
   if (server.adminToken !== undefined && !shown)
-    lines.push('The admin token is not printed to a log. To get one, run: interlane token rotate admin', '');
+    lines.push(`The admin token is not printed to a log. To get one, run: ${command('token rotate admin')}`, '');
   else if (server.adminToken !== undefined)
     lines.push(
       `Your admin token, for other machines and programs. Store it now; it won't be shown again:`,
@@ -229,9 +239,8 @@ function screen(terminal: Terminal, up: Up): string {
       '',
     );
   if (notes.length > 0) lines.push(paint(terminal, 'yellow', 'warnings:'), ...notes.map((note) => `  ! ${note}`), '');
-  const where = paths.stateDir === join(terminal.home, '.interlane') ? '' : ` --state-dir ${paths.stateDir}`;
   lines.push('Try in a second terminal, in this folder:', '');
-  for (const command of ['chat', 'send main "hello"', 'tail']) lines.push(`  npx interlane ${command}${where}`);
+  for (const words of ['chat', 'send main "hello"', 'tail']) lines.push(`  ${command(words)}`);
   lines.push('', 'Up. Press Ctrl-C to stop.', '');
   return lines.join('\n');
 }

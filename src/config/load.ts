@@ -2,7 +2,7 @@
 import { readFileSync, statSync } from 'node:fs';
 import type { z } from 'zod';
 import { nearest } from '../nearest.ts';
-import { InterlaneError, reasonOf } from '../errors.ts';
+import { InterlaneError, isDenied, systemReason } from '../errors.ts';
 import { byPlace, pathText, shorten, type Places } from './places.ts';
 import { listSettings, placeOf } from './reference.ts';
 import { Config } from './schema.ts';
@@ -53,10 +53,10 @@ function readText(file: string): string {
   } catch (thrown) {
     const missing = (thrown as NodeJS.ErrnoException).code === 'ENOENT';
     throw new InterlaneError(
-      'FILE_UNREADABLE',
+      isDenied(thrown) ? 'FILE_DENIED' : 'FILE_UNREADABLE',
       missing
         ? `config file ${file} does not exist; check the path given by --config or INTERLANE_CONFIG`
-        : `config file ${file} cannot be read: ${reasonOf(thrown)}`,
+        : `config file ${file} cannot be read: ${systemReason(thrown)}`,
     );
   }
 }

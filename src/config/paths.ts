@@ -1,6 +1,6 @@
 // The paths of the state directory and the config file: from flags, then the environment, then the home directory.
 import { join, resolve } from 'node:path';
-import { InterlaneError } from '../errors.ts';
+import { InterlaneError, isDenied, stateUnusable } from '../errors.ts';
 import { isThere } from '../there.ts';
 
 export interface PathFlags {
@@ -26,7 +26,16 @@ export function findPaths(flags: PathFlags, env: Record<string, string | undefin
   const usualConfigFile = join(stateDir, 'interlane.json5');
   const named = flags.config || env['INTERLANE_CONFIG'];
   if (named) return { stateDir, usualConfigFile, configFile: resolve(named) };
-  return { stateDir, usualConfigFile, configFile: isThere(usualConfigFile) ? usualConfigFile : undefined };
+  return { stateDir, usualConfigFile, configFile: isUsual(stateDir, usualConfigFile) ? usualConfigFile : undefined };
+}
+
+/** If we may not look into the state directory, the directory is the problem, not a file that may not even exist. */
+function isUsual(stateDir: string, file: string): boolean {
+  try {
+    return isThere(file);
+  } catch (thrown) {
+    throw thrown instanceof InterlaneError && isDenied(thrown.cause) ? stateUnusable(stateDir, thrown.cause) : thrown;
+  }
 }
 
 /** The file in which a running gateway tells local commands how to connect. */

@@ -1,7 +1,7 @@
 // Accepting an input: one transaction, acknowledged after its commit. The same request sent again finds the same run.
 import { InterlaneError } from '../errors.ts';
 import type { Destination } from '../protocol/session.ts';
-import { requireAgent } from '../rules/agents.ts';
+import { refuseAgentName, requireAgent } from '../rules/agents.ts';
 import { keyReserved } from '../rules/session-key.ts';
 import type { Body } from '../store/contract.ts';
 import * as idempotency from '../store/tables/idempotency.ts';
@@ -45,11 +45,17 @@ export function accept(current: Current): EngineCommand<AcceptArgs, Accepted> {
       const before = args.idempotency && (yield* repeated(t, args.idempotency));
       if (before) return before;
       let session = yield* sessions.current(t, args.sessionKey);
-      if (!session && args.open) session = yield* openSession(t, args.sessionKey, args.open, args.now);
+      if (!session && args.open) {
+        if (args.operator) refuseAgentName(kernel.world.agents, args.sessionKey);
+        session = yield* openSession(t, args.sessionKey, args.open, args.now);
+      }
       if (args.operator) {
         const seen = visibleToOperator(kernel.world, session, args.operator, args.input.destination);
         // The sender could have opened the session if the key were free.
-        if (session && !seen && args.open) throw keyReserved(args.sessionKey);
+        if (session && !seen && args.open) {
+          refuseAgentName(kernel.world.agents, args.sessionKey);
+          throw keyReserved(args.sessionKey);
+        }
         session = seen;
       }
       if (!session) throw new InterlaneError('SESSION_NOT_FOUND', `session ${JSON.stringify(args.sessionKey)} does not exist`);

@@ -4,7 +4,7 @@ import { nearest } from '../nearest.ts';
 import { agentId } from '../protocol/ids.ts';
 import type { Level } from '../protocol/labels.ts';
 import type { RuleSettings, SandboxMode, ToolList } from '../protocol/settings.ts';
-import type { KeyContext, SessionKey } from './session-key.ts';
+import { formatSessionKey, mainKey, parseSessionKey, type KeyContext, type SessionKey } from './session-key.ts';
 
 export interface Agent {
   id: string;
@@ -75,6 +75,25 @@ export function isKnownAgent(table: AgentTable, id: string): boolean {
 /** Throws for an agent that does not exist, and names the ones that do. */
 export function requireAgent(table: AgentTable, id: string): void {
   if (!isKnownAgent(table, id)) throw new InterlaneError('AGENT_NOT_FOUND', noSuchAgent(table, id));
+}
+
+/** The agent that a person means by a bare name. `main` and the configured main key are the default agent's main session, not an agent. */
+export function agentNamed(ids: readonly string[], mainKey: string, name: string): string | undefined {
+  const word = name.trim().toLowerCase();
+  return word === 'main' || word === mainKey.toLowerCase() ? undefined : ids.find((id) => id === word);
+}
+
+/** Throws for a new session that would have the name of an agent: the bare name means that agent's main session. */
+export function refuseAgentName(table: AgentTable, storeKey: string): void {
+  const parsed = parseSessionKey(storeKey, keyContext(table, table.defaultId));
+  if (!parsed.ok || parsed.key.shape !== 'named') return;
+  const agent = agentNamed([...table.byId.keys()], table.mainKey, parsed.key.name);
+  if (agent === undefined) return;
+  const main = formatSessionKey(mainKey(keyContext(table, agent)));
+  throw new InterlaneError(
+    'SESSION_KEY_RESERVED',
+    `session key ${JSON.stringify(storeKey.slice(0, 200))} is not usable: "${agent}" is an agent, whose main session is ${main}; choose another name`,
+  );
 }
 
 const mostNamed = 20;

@@ -73,6 +73,15 @@ export function explainKey(world: World, { key: text, agentId }: z.infer<typeof 
 export function explainSend(world: World, question: z.infer<typeof ExplainSend>, exists: Exists): Explanation {
   const caller = partyOf(world, question.session);
   const first = presence(world, caller, exists, 'session');
+  const { agent } = caller.key;
+  if (!isKnownAgent(world.agents, agent)) {
+    const why = noSuchAgent(world.agents, agent);
+    return {
+      answer: `BLOCK text of ${caller.storeKey}: ${why}`,
+      facts: { effect: 'BLOCK', code: 'AGENT_NOT_FOUND', channel: question.channel, exists },
+      rules: first.map((rule) => (rule.rule === 'agent' ? { ...rule, effect: 'BLOCK' } : rule)),
+    };
+  }
   const target = announceTarget(caller.key, caller.facts.deliveryContext);
   const at = question.channel === undefined && target.found ? target : undefined;
   const channel = question.channel ?? at?.channel ?? speaksOn(caller).channel;

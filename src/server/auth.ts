@@ -202,7 +202,7 @@ export class Auth {
 
   /** Whether there is a token of this name; `hidden` if the caller may not know of it. */
   has(name: string, by: Level): Promise<boolean | 'hidden'> {
-    return this.parts.store.read(isNamed, { name, by });
+    return this.parts.store.read(isNamed, { name, by, now: this.parts.now() });
   }
 
   /** Calls the listener with each token that ends. Returns the undo. */
@@ -309,11 +309,11 @@ const knownTo: ReadQuery<{ by: Level }, tokens.TokenRow[]> = {
   },
 };
 
-const isNamed: ReadQuery<{ name: string; by: Level }, boolean | 'hidden'> = {
+const isNamed: ReadQuery<{ name: string; by: Level; now: number }, boolean | 'hidden'> = {
   name: 'token by name',
-  *body(t, { name, by }) {
+  *body(t, { name, by, now }) {
     const row = yield* tokens.byName(t, name);
-    return row === undefined ? false : mayKnow(row, by) || 'hidden';
+    return row === undefined || isExpired(row, now) ? false : mayKnow(row, by) || 'hidden';
   },
 };
 
@@ -338,6 +338,11 @@ const rotate: EngineCommand<
     const row = yield* tokens.byName(t, name);
     if (!row || !mayKnow(row, by))
       throw new InterlaneError('TOKEN_NOT_FOUND', `token ${JSON.stringify(name)} does not exist; tokens.list shows those that do`);
+    if (isExpired(row, now))
+      throw new InterlaneError(
+        'TOKEN_NOT_FOUND',
+        `token ${JSON.stringify(name)} has expired; to make another of that name, use tokens.create`,
+      );
     requireLevel(by, levelName(row.level), `token "${name}"`);
     requireTime(until, row.expires_at ?? undefined, `token "${name}"`);
     yield* tokens.replaceSecret(t, name, { id, hash }, now);

@@ -1,6 +1,7 @@
 // The file by which the commands of this machine's own user find the running gateway: its address and a secret, private to the user.
 import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { cliFile } from '../config/paths.ts';
+import { stateReadOnly } from '../errors.ts';
 
 export interface CliFile {
   url: string;
@@ -14,9 +15,13 @@ export interface CliFile {
 export function writeCliFile(stateDir: string, content: CliFile): () => void {
   const file = cliFile(stateDir);
   const text = `${JSON.stringify(content)}\n`;
-  rmSync(`${file}.new`, { force: true }); // its mode would stay
-  writeFileSync(`${file}.new`, text, { mode: 0o600 });
-  renameSync(`${file}.new`, file);
+  try {
+    rmSync(`${file}.new`, { force: true }); // its mode would stay
+    writeFileSync(`${file}.new`, text, { mode: 0o600 });
+    renameSync(`${file}.new`, file);
+  } catch (thrown) {
+    throw stateReadOnly(stateDir, thrown);
+  }
   return () => {
     try {
       // A gateway that started meanwhile has written its own.

@@ -221,28 +221,29 @@ export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door &
   const undoDeletions = store.follow((happened) => {
     for (const event of happened) if (event.kind === 'session' && event.change === 'deleted') auth.sessionDeleted(event.sessionKey);
   });
-  // Made only now: a start that fails at the port must not use up the only time that the secret is shown.
-  const adminToken = await auth.start();
-  live.start();
+  let forget = () => {};
+  const close = async () => {
+    loop.close();
+    forget();
+    live.close();
+    streams.close();
+    http.close();
+    undoDeletions();
+    auth.close();
+    await mcp.close();
+    await server.close('the gateway is stopping');
+  };
   // The commands of this machine's own user need no setup: they read the address and a secret that lives as long as this process.
   const secret = parts.secret(32);
   auth.accept('cli', secret);
-  const forget = writeCliFile(stateDir, { url, token: secret, pid: process.pid, config: listen.configFile });
-  return {
-    url,
-    port: server.port,
-    adminToken,
-    signInLink: () => signInUrl(auth.signInCode().code),
-    async close() {
-      loop.close();
-      forget();
-      live.close();
-      streams.close();
-      http.close();
-      undoDeletions();
-      auth.close();
-      await mcp.close();
-      await server.close('the gateway is stopping');
-    },
-  };
+  try {
+    live.start();
+    forget = writeCliFile(stateDir, { url, token: secret, pid: process.pid, config: listen.configFile });
+    // Made last: a start that fails before must not use up the only time that the secret is shown.
+    const adminToken = await auth.start();
+    return { url, port: server.port, adminToken, signInLink: () => signInUrl(auth.signInCode().code), close };
+  } catch (thrown) {
+    await close();
+    throw thrown;
+  }
 }

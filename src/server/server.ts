@@ -120,6 +120,8 @@ function listen(server: HttpServer, { host, port }: ServerParts): Promise<void> 
       const reasons: Record<string, string> = {
         EADDRINUSE: `port ${port} on ${host} is taken; choose another with --port, or 0 for any`,
         EACCES: `port ${port} may not be used by this user; choose one above 1023 with --port`,
+        ENOTFOUND: `address ${host} is not known: no address was found for this name; choose another with --host`,
+        EAI_AGAIN: `address ${host} cannot be looked up now; choose another with --host, or try again`,
         EADDRNOTAVAIL: `address ${host} is not one of this machine; choose another with --host`,
       };
       reject(

@@ -2,6 +2,7 @@
 import type { EngineCommand } from '../engine/feed.ts';
 import { openSession as insertSession, type NewSession } from '../engine/sessions.ts';
 import { visibleToOperator } from '../engine/policy.ts';
+import { refuseAgentName } from '../rules/agents.ts';
 import { keyReserved } from '../rules/session-key.ts';
 import type { SessionRow } from '../store/rows.ts';
 import { current as currentLife, revive } from '../store/tables/sessions.ts';
@@ -18,7 +19,9 @@ export const openSession = (
     const { world, models } = current();
     yield* t.lock(`lane:${args.key}`);
     const there = yield* currentLife(t, args.key);
-    if (there && !visibleToOperator(world, there, args.operator)) throw keyReserved(args.key);
+    const seen = there && visibleToOperator(world, there, args.operator);
+    if (!seen) refuseAgentName(world.agents, args.key);
+    if (there && !seen) throw keyReserved(args.key);
     const session = there ?? (yield* insertSession(t, args.key, args.made, args.now));
     if (args.revive && session.state === 'archived') yield* revive(t, session);
     yield* change(t, { world, models }, session, args);

@@ -122,16 +122,12 @@ describe('interlane send', () => {
     expect(await use(['send', 'main', 'hello', 'there'])).toEqual({ status: 0, stdout: 're: hello there\n', stderr: '' });
   });
 
-  it('takes the name of an agent for its main session, unless a session has the name', async () => {
-    const { use, stage } = await open();
+  it('takes the name of an agent for its main session', async () => {
+    const { use } = await open();
     const sent = await use(['send', 'bo', 'hello', '--json']);
     expect(sent).toMatchObject({ status: 0, stderr: expect.stringContaining('agent:bo:main') });
     expect(JSON.parse(sent.stdout)).toMatchObject({ sessionKey: 'agent:bo:main' });
     expect((await use(['send', 'nobody', 'hello'])).status).toBe(66);
-    const client = await stage.client();
-    await client.call('sessions.create', { key: 'bo' });
-    client.close();
-    expect(JSON.parse((await use(['send', 'bo', 'hello', '--json'])).stdout)).toMatchObject({ sessionKey: 'agent:main:bo' });
   });
 
   it('reads the message from standard input', async () => {
@@ -373,6 +369,16 @@ describe('interlane token', () => {
     expect((await use(['token', 'revoke', 'ci'])).stdout).toContain('"ci"');
     expect(await as(rotated.stdout)).toMatchObject({ status: 77 });
     expect((await use(['token', 'revoke', 'ci'])).status).toBe(66);
+    const brief = await use(['token', 'create', 'brief', '--scope', 'read', '--expires', '30d']);
+    expect(brief.stderr).toMatch(/^Token "brief" works until \d{4}-\d\d-\d\d \d\d:\d\d UTC\.\n$/);
+    expect((await use(['send', 'main', 'hi', '--url', url, '--token', brief.stdout.trim()])).stderr).toMatch(
+      /^interlane: token "brief" may read, and this command needs write; .*--scope write\n$/,
+    );
+    for (const time of ['0d', '99999d', '30', '-1d', ''])
+      expect(await use(['token', 'create', 'odd', '--expires', time])).toMatchObject({
+        status: 64,
+        stderr: expect.stringContaining('30d'),
+      });
     expect((await use(['token', 'sign-in'])).stdout).toMatch(new RegExp(`^${url}/signin\\?code=\\S+\n$`));
   });
 });

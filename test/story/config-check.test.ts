@@ -1,5 +1,5 @@
 // One check behind `config check`, `up`, a reload, `doctor` and `status`; what `up` shows to a person and what it keeps out of a log.
-import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -99,8 +99,8 @@ describe('up', () => {
     const { state } = stateWith();
     const logged = await upOf(state);
     expect(logged).not.toMatch(/il_[0-9a-f]{16}_|code=/);
-    expect(logged).toMatch(/interlane token rotate admin[^]*/);
-    expect(logged).toContain('interlane token sign-in');
+    for (const words of ['token rotate admin', 'token sign-in', 'chat'])
+      expect(logged).toContain(`npx interlane ${words} --state-dir ${state}\n`);
     const other = stateWith().state;
     const first = await upOf(other, [], true);
     expect(first.match(/il_[0-9a-f]{16}_[\w-]{43}/g)).toHaveLength(1);
@@ -114,6 +114,24 @@ describe('up', () => {
     const open = await upOf(state, ['--host', '0.0.0.0']);
     expect(open).toMatch(/! other machines can connect to 0\.0\.0\.0/);
     expect(open).toMatch(/address {2}http:\/\/127\.0\.0\.1:\d+/);
+  });
+
+  it('ends with a plain error if something of the start fails, and starts the next time', async () => {
+    const { state, file } = stateWith();
+    const fails = async (argv: string[], status: number, says: string) => {
+      const ended = await use(['up', '--port', '0', ...argv]);
+      expect(ended).toMatchObject({ status, stdout: '', stderr: expect.stringContaining(says) });
+      expect(ended.stderr).not.toMatch(/bug|\bE[A-Z]{4,}\b/);
+    };
+    mkdirSync(join(state, 'cli.json.new'));
+    await fails(['--state-dir', state], 74, `state directory ${state} cannot be written`);
+    rmSync(join(state, 'cli.json.new'), { recursive: true });
+    await fails(['--state-dir', state, '--host', ''], 64, '--host is empty');
+    writeFileSync(file, '{}');
+    await fails(['--state-dir', file], 73, 'it is not a directory');
+    // The secret that a failed start did not show is shown now.
+    expect(await upOf(state, [], true)).toMatch(/il_[0-9a-f]{16}_/);
+    await fails(['--state-dir', state, '--host', 'nosuch.invalid'], 71, 'address nosuch.invalid');
   });
 
   it('and the other commands say that a file cannot be looked at, not that it is missing', async () => {

@@ -40,6 +40,8 @@ describe('earlier lives', () => {
     expect(newest).toMatchObject({ lives: [{ life: 3 }, { life: 2 }], nextBefore: 2 });
     expect(await gw.call('sessions.lives', { key: 'main', limit: 2, before: 2 })).toEqual({ key, lives: [lives[2]] });
     expect(JSON.parse((await gw.http('/sessions/main/lives')).text)).toEqual({ key, lives });
+    // By the id of any of them.
+    for (const id of ids) expect(await gw.call('sessions.lives', { key: id })).toEqual({ key, lives });
 
     const named = [{ sessionKey: 'main', life: 1 }, { sessionKey: ids[0]! }, { sessionKey: ids[0]!.toUpperCase() }];
     for (const reference of named) {

@@ -41,6 +41,11 @@ describe('a token that expires', () => {
     await stream.rest();
     expect((await gw.http('/sessions', { token })).status).toBe(401);
     expect((await gw.call('tokens.list')).tokens.map(({ name }) => name)).not.toContain('brief');
+    // A new secret would be dead, too.
+    await expect(gw.call('tokens.rotate', { name: 'brief' })).rejects.toMatchObject({
+      code: 'TOKEN_NOT_FOUND',
+      message: expect.stringContaining('expired'),
+    });
     await gw.token('brief');
   });
 

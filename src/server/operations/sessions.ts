@@ -4,7 +4,7 @@ import type { ReadParams } from '../../protocol/operations/all.ts';
 import { largestOffset, type sessions as table } from '../../protocol/operations/sessions.ts';
 import type { SessionsPage } from '../../protocol/result.ts';
 import { isKnownAgent, keyContext } from '../../rules/agents.ts';
-import { candidates, earlierLives, findLife, keyMeant } from '../../sessions/find.ts';
+import { candidates, earlierLives, findLife, keyMeant, requireLife } from '../../sessions/find.ts';
 import { describeSessions, listSessions } from '../../sessions/list.ts';
 import { previewSessions } from '../../sessions/preview.ts';
 import { errorShape } from '../failure.ts';
@@ -74,7 +74,8 @@ export function sessionHandlers(context: Context): Handlers<keyof typeof table> 
       return { session: row ? await describe(call, row, includeLastMessage, includeUnread) : null };
     },
     'sessions.lives': async ({ key, agentId, limit = 100, before }, call) => {
-      const row = await need(call, { session: key, agentId });
+      const named = await store.read(requireLife(view(call)), { session: key, agentId }, call.pace);
+      const row = named.current === 1 ? named : ((await find(call, { session: named.key })) ?? named);
       const newest = before === undefined ? [row] : [];
       const older = await store.read(
         earlierLives(view(call)),

@@ -15,7 +15,8 @@ import {
 import { dirname, join } from 'node:path';
 import { backup, DatabaseSync } from 'node:sqlite';
 import { pathToFileURL } from 'node:url';
-import { InterlaneError, reasonOf } from '../../errors.ts';
+import { InterlaneError, isDenied, stateUnusable, systemReason } from '../../errors.ts';
+import { isThere, requireReadable } from '../../there.ts';
 import { drive, writing } from '../contract.ts';
 import { applicationId, migrations } from '../migrations.ts';
 import { endTimeline } from '../tables/meta.ts';
@@ -32,15 +33,18 @@ const lockWaitMs = 10_000;
 /** Copies the database of a state directory, whether a gateway is running or not. What is written has been checked. */
 export async function backupStore(stateDir: string, file: string): Promise<{ bytes: number }> {
   const source = join(stateDir, databaseName);
-  if (!existsSync(source)) {
+  if (!isThere(source)) {
     throw new InterlaneError('FILE_UNREADABLE', `state directory ${stateDir} has no ${databaseName} to back up; check --state-dir`);
   }
+  requireReadable(source, 'store');
   const partial = `${file}.partial`;
   try {
     closeSync(openSync(partial, 'wx', 0o600));
   } catch (thrown) {
-    const why = existsSync(partial) ? `it is being written, or was interrupted: if nobody is at it, remove ${partial}` : reasonOf(thrown);
-    throw new InterlaneError('STORE_FAILED', `backup ${file} cannot be written: ${why}`);
+    const why = existsSync(partial)
+      ? `it is being written, or was interrupted: if nobody is at it, remove ${partial}`
+      : systemReason(thrown);
+    throw new InterlaneError(isDenied(thrown) ? 'FILE_DENIED' : 'STORE_FAILED', `backup ${file} cannot be written: ${why}`);
   }
   try {
     // Whoever has the partial file is alone, so this look is good until the rename.
@@ -61,9 +65,9 @@ export async function backupStore(stateDir: string, file: string): Promise<{ byt
 
 /** Puts a backup in the place of the database, unless a gateway is running. The database that was there is kept beside it. */
 export async function restoreStore(file: string, stateDir: string, holder: Holder): Promise<{ kept: string | undefined }> {
-  if (!statSync(file, { throwIfNoEntry: false })?.isFile()) {
+  if (!isThere(file) || !statSync(file).isFile())
     throw new InterlaneError('FILE_UNREADABLE', `backup ${file} is not a file that exists; check its name`);
-  }
+  requireReadable(file, 'backup');
   const database = join(stateDir, databaseName);
   const fresh = `${database}.restoring`;
   const release = enter(stateDir, holder);
@@ -90,8 +94,7 @@ function enter(stateDir: string, holder: Holder): () => void {
   try {
     mkdirSync(stateDir, { recursive: true, mode: 0o700 });
   } catch (thrown) {
-    const why = `cannot be used: ${reasonOf(thrown)}; choose another with --state-dir`;
-    throw new InterlaneError('STATE_UNUSABLE', `state directory ${stateDir} ${why}`);
+    throw stateUnusable(stateDir, thrown);
   }
   return lockState(stateDir, holder);
 }

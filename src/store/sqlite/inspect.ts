@@ -3,7 +3,7 @@ import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { InterlaneError, reasonOf } from '../../errors.ts';
-import { isThere } from '../../there.ts';
+import { isThere, requireReadable } from '../../there.ts';
 import { drive, reading, type Body, type Reading } from '../contract.ts';
 import { applicationId, migrations } from '../migrations.ts';
 import { Connection, explain, sqliteCode } from './database.ts';
@@ -85,6 +85,7 @@ export function isHeld(stateDir: string): boolean {
 }
 
 function openChecked(file: string): DatabaseSync {
+  requireReadable(file, 'store');
   let database: DatabaseSync | undefined;
   try {
     database = new DatabaseSync(file, { readOnly: true, timeout: waitMs });

@@ -2,6 +2,7 @@
 import { join } from 'node:path';
 import type { FeedEvent } from '../../protocol/event.ts';
 import type { Store } from '../contract.ts';
+import { isThere, requireReadable } from '../../there.ts';
 import { openDatabase, type Durability } from './database.ts';
 import { databaseName } from './files.ts';
 import { refuseLostStore } from './missing.ts';
@@ -15,6 +16,7 @@ export function openSqliteStore<Event extends { pos: number } = FeedEvent>(
 ): Store<Event> {
   const path = join(stateDir, databaseName);
   refuseLostStore(stateDir);
+  if (isThere(path)) requireReadable(path, 'store');
   return new SqliteStore<Event>(
     openDatabase(path, { durability, ...(parts.upgrade ? { upgrade: parts.upgrade } : {}) }),
     parts,
