@@ -23,10 +23,15 @@ export interface Known {
 
 /** The channel of operators' messages. */
 const ownChannels = ['webchat'];
+/** Chat platforms by their usual names, to recognize a misspelt one. */
+const platforms =
+  'telegram discord whatsapp slack signal imessage matrix msteams mattermost googlechat line irc nostr zalo feishu twitch loopback'.split(
+    ' ',
+  );
 
 export function mistakesIn(config: Config, world: World, known: Known, places: Places | undefined): Finding[] {
   const ids = [...world.agents.byId.keys()];
-  // A config without any channel is of a gateway that gets its channels elsewhere, or later.
+  // A config without any channel is of a gateway that gets its channels elsewhere, or later. Then only misspelt names are found.
   const given = [...Object.keys(config.channels), ...known.channels];
   const channels = given.length === 0 ? undefined : [...given, ...ownChannels].map(platformId);
   const tools = [...toolNames, ...guestToolNames, ...known.tools];
@@ -196,9 +201,12 @@ const swapped = (server: string, servers: string[], prefix: string) => {
 };
 
 function missingChannel(name: string, channels: string[] | undefined): Said {
-  return !channels || channels.includes(platformId(name))
-    ? undefined
-    : { says: 'is not a channel of this config', meant: nearest(name, channels)[0] };
+  const known = channels ?? [...platforms, ...ownChannels];
+  if (known.includes(platformId(name))) return undefined;
+  const [meant] = nearest(name, known);
+  if (channels) return { says: 'is not a channel of this config', meant };
+  // A short name is near to many.
+  return meant === undefined || name.length < 5 ? undefined : { says: 'is not a channel that is known', meant };
 }
 
 function unknownAgents(ids: string[], allowed: string[] | undefined, path: PropertyKey[]): Finding[] {

@@ -13,6 +13,9 @@ describe('a config is refused', () => {
   it.each([
     [`{ agents: { defaults: { model: 'opanai/gpt-5' } }, models: { providers: { openai: { type: 'openai' } } } }`, '1:32', 'openai/gpt-5'],
     [`{ agents: { list: [{ id: 'a', model: 'claude-sonnet' }] } }`, '1:38', 'provider/model'],
+    [`{ agents: { defaults: { model: 'openai/gpt-5' } } }`, '1:32', "openai: { type: 'openai', apiKey: '${OPENAI_API_KEY}' }"],
+    [`{ models: { providers: { l: { type: 'openai-compatible' } } } }`, '1:26', 'models.providers.l needs baseUrl'],
+    [`{ mcp: { servers: { 'my server': { url: 'http://x' } } } }`, '1:21', 'it must be of a-z'],
     [`{ agents: { defaults: { fallbacks: ['x/y'] } } }`, '1:37', 'models.providers has: none'],
     [`{ agents: { list: [{ id: 'a', workspace: '/nowhere' }] } }`, '1:42', 'choose another directory'],
   ])('%s', (text, at, named) => {
@@ -46,6 +49,12 @@ describe('a config has a warning', () => {
     ],
     [`{ ${twoAgents}, tools: { agentToAgent: { allow: ['main'] } } }`, 'tools.agentToAgent.allow ', 'enabled: true'],
     [`{ ${twoAgents}, bindings: [{ agentId: 'wrok', match: { channel: 'x' } }] }`, `bindings[0].agentId 'wrok' `, '"work"'],
+    [`{ tools: { channels: { telegramm: {} } } }`, '1:24  tools.channels.telegramm ', '"telegram"'],
+    [
+      `{ session: { sendPolicy: { rules: [{ action: 'deny', match: { channel: 'discrod' } }] } } }`,
+      `match.channel 'discrod' `,
+      '"discord"',
+    ],
     [`{ agents: { list: [{ id: 'a', subagents: { allowAgents: ['b', '*'] } }] } }`, `allowAgents[0] 'b' `, 'is not in agents.list'],
     [`{ agents: { list: [{ id: 'a', tools: { allow: ['sesions_list'] } }] } }`, `tools.allow[0] 'sesions_list' `, '"sessions_list"'],
     [`{ tools: { subagents: { tools: { deny: ['nothing_*'] } } } }`, `deny[0] 'nothing_*' `, 'matches no tool'],

@@ -13,7 +13,7 @@ import type { AgentEntry } from './protocol/settings.ts';
 import { compileWorld, type World } from './rules/decide.ts';
 import { compileRoutes, type Routes } from './rules/route.ts';
 import type { Found } from './runtimes/model/choice.ts';
-import { Models, type ModelSettings } from './runtimes/model/models.ts';
+import { Models, needsAddress, type ModelSettings } from './runtimes/model/models.ts';
 import type { SessionRow } from './store/rows.ts';
 import { mistakesIn, type Known } from './mistakes.ts';
 import type { Place } from './tools/workspace-room.ts';
@@ -83,16 +83,20 @@ export function makeSetup({ config, places }: LoadedConfig, rev: number, parts: 
   };
 }
 
-function modelFindings({ agents }: Config, models: Models): Finding[] {
+function modelFindings({ agents, models: { providers } }: Config, models: Models): Finding[] {
   const named: [PropertyKey[], string | undefined][] = [
     [['agents', 'defaults', 'model'], agents.defaults.model],
     ...agents.defaults.fallbacks.map((ref, index): [PropertyKey[], string] => [['agents', 'defaults', 'fallbacks', index], ref]),
     ...agents.list.map(({ model }, index): [PropertyKey[], string | undefined] => [['agents', 'list', index, 'model'], model]),
   ];
-  return named.flatMap(([path, ref]): Finding[] => {
-    const wrong = ref === undefined ? undefined : models.problem(ref);
-    return wrong ? [{ path, ...wrong, refuses: true }] : [];
-  });
+  const unaddressed = Object.entries(providers).filter(([, { type, baseUrl }]) => type === 'openai-compatible' && baseUrl === undefined);
+  return [
+    ...unaddressed.map(([name]): Finding => ({ path: ['models', 'providers', name], says: needsAddress, refuses: true, inName: true })),
+    ...named.flatMap(([path, ref]): Finding[] => {
+      const wrong = ref === undefined ? undefined : models.problem(ref);
+      return wrong ? [{ path, ...wrong, refuses: true }] : [];
+    }),
+  ];
 }
 
 /** Whether a program is there: at its path, or in PATH. */

@@ -27,7 +27,11 @@ interface View {
 export async function chat(terminal: Terminal, session: string, flags: ChatFlags): Promise<number> {
   const key = await reached(terminal, flags, async (client) => {
     const found = await client.call('sessions.resolve', { key: await sessionMeant(terminal, client, session, flags.create) });
-    return found.ok ? found.key : session;
+    if (!found.ok) return session;
+    const { session: row } = await client.call('sessions.describe', { key: found.key });
+    if (row?.orphaned)
+      terminal.stderr.write(lineOf(terminal, `agent "${found.agentId}" is not in the config, so no message here gets an answer`, 'note'));
+    return found.key;
   });
   const conversation = new Conversation({
     key,
@@ -42,7 +46,7 @@ export async function chat(terminal: Terminal, session: string, flags: ChatFlags
   let armed = false;
 
   const obey = async (read: Exclude<Read, { kind: 'message' }>) => {
-    const answer = await runCommand(read, portOf(conversation), { owner: await conversation.isOwner() });
+    const answer = await runCommand(read, portOf(conversation, session), { owner: await conversation.isOwner() });
     if (!answer.ok) status = statusOf(answer.code);
     view.answered(read.kind === 'command' ? read.command.name : read.word, answer);
     return answer.say === undefined ? undefined : conversation.send(answer.say);
@@ -101,8 +105,9 @@ export async function chat(terminal: Terminal, session: string, flags: ChatFlags
 const statusOf = (code: string | undefined) =>
   errorTable[code !== undefined && Object.hasOwn(errorTable, code) ? (code as ErrorCode) : 'UNAVAILABLE'].exit;
 
-const portOf = (conversation: Conversation): CommandPort => ({
+const portOf = (conversation: Conversation, session: string): CommandPort => ({
   reset: () => conversation.reset(),
+  toRead: (life) => `interlane history ${session} --life ${life}`,
   patch: (settings) => conversation.patch(settings),
   status: () => conversation.read(),
   stop: () => conversation.stop(),

@@ -60,7 +60,7 @@ async function checkModel({ config, models, world }: Setup): Promise<Finding> {
     return note(
       'model',
       'no model is configured or found; the scripted model answers',
-      'set ANTHROPIC_API_KEY, OPENAI_API_KEY or agents.defaults.model',
+      'set ANTHROPIC_API_KEY or OPENAI_API_KEY, or models.providers and agents.defaults.model',
     );
   const { ref, provider } = choice;
   const { probe } = await import('../runtimes/model/probe.ts');
@@ -164,11 +164,18 @@ async function checkStored(terminal: Terminal, stateDir: string, isRunning: bool
 async function checkGateway(terminal: Terminal, stateDir: string, own: CliFile | undefined): Promise<Finding[]> {
   if (own) {
     const where = `running at ${own.url} (process ${own.pid})`;
-    const { warnings } = await reached(terminal, { ...own, stateDir }, (client) => client.call('status', {}));
+    const { warnings, config } = await reached(terminal, { ...own, stateDir }, (client) => client.call('status', {}));
+    const { restart, rejected } = config;
     const trouble = warnings.find((warning) => warning.startsWith(storeTrouble));
     const unsearched = warnings.find((warning) => warning.startsWith(searchTrouble));
     return [
       trouble === undefined ? ok('gateway', where) : bad('gateway', 'STORE_FAILED', `${where}, but its ${trouble}`, 'see its log'),
+      ...(rejected === undefined
+        ? []
+        : [note('gateway', `it rejected the changed config: ${rejected}`, 'fix the file; it uses the config before')]),
+      ...(restart.length === 0
+        ? []
+        : [note('gateway', `the config has changed: ${restart.join(', ')}`, 'restart the gateway to apply it')]),
       ...(unsearched === undefined ? [] : [note('search', unsearched, 'check the disk and who owns search.db in the state directory')]),
     ];
   }

@@ -191,7 +191,7 @@ const pricePages: Record<string, string> = {
 function modelRows({ config, found, model, defaultId }: Up): [string, string][] {
   const off = 'models.discover: false turns this off';
   if (!model) {
-    const wish = 'set ANTHROPIC_API_KEY, OPENAI_API_KEY or agents.defaults.model for a real one';
+    const wish = 'for a real one set ANTHROPIC_API_KEY or OPENAI_API_KEY, or models.providers and agents.defaults.model';
     return [['model', `scripted: it repeats your messages; ${wish}`]];
   }
   const { ref, provider } = model;

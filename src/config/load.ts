@@ -82,6 +82,10 @@ function problem(file: string, at: Place, headline: string, details: string[] = 
 
 function describeIssue(issue: z.core.$ZodIssue, source: Source, file: string): Problem[] {
   if (issue.code === 'unrecognized_keys') return issue.keys.map((name) => unknownSetting(name, issue.path, source, file));
+  if (issue.code === 'invalid_key') {
+    const why = issue.issues.map(({ message }) => message).join(', and ');
+    return [problem(file, source.nameAt(issue.path), `${pathText(issue.path)} is a name that cannot be used: it ${why}`)];
+  }
   const place = placeOf(issue.path);
   const written = source.written(issue.path);
   const at = source.valueAt(issue.path);

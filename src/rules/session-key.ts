@@ -88,10 +88,14 @@ export function requireSessionKey(text: string, context: KeyContext): SessionKey
 }
 
 const unusable = (text: string, { code, why }: Pick<ParsedKey & { ok: false }, 'code' | 'why'>) =>
-  new InterlaneError(code, `session key ${JSON.stringify(text.slice(0, 200))} is not usable: ${why}`);
+  // A reserved key is named by its own word, however it was written: a key that a hidden session has gets the same answer.
+  new InterlaneError(
+    code,
+    `session key ${code === 'SESSION_KEY_RESERVED' ? '' : `${JSON.stringify(text.slice(0, 200))} is not usable: `}${why}`,
+  );
 
-/** For a key that cannot be opened because a hidden session has it: the answer to a reserved one. */
-export const keyReserved = (key: string) => unusable(key, reserved(key));
+/** For a store key that cannot be opened because a hidden session has it: the answer to a reserved one. */
+export const keyReserved = (key: string) => unusable(key, reserved(key.split(':').slice(2).join(':')));
 
 function parseBase(segments: string[], common: { agent: string; threads: Thread[] }, context: KeyContext): ParsedKey {
   const [first = '', second = '', third = ''] = segments;

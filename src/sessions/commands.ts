@@ -8,6 +8,8 @@ import { type WireSession } from '../protocol/result.ts';
 export interface CommandPort {
   /** Starts over with an empty transcript. Resolves with the new life of the session. */
   reset(): Promise<WireSession>;
+  /** How a person reads an earlier life, if there is a way. */
+  toRead?(life: number): string;
   /** `null` clears a setting. Resolves with the changed session. */
   patch(settings: Settings): Promise<WireSession>;
   status(): Promise<WireSession>;
@@ -90,7 +92,8 @@ export const commands: readonly Command[] = [
     'start over with an empty transcript; text after it becomes the first message',
     async (port, argument) => {
       const { life } = await port.reset();
-      const text = `Started a new session. The previous transcript was kept as life ${life - 1}.`;
+      const read = port.toRead ? `; to read it: ${port.toRead(life - 1)}` : '.';
+      const text = `Started a new session. The previous transcript was kept as life ${life - 1}${read}`;
       return argument === '' ? text : { text, say: argument };
     },
     { aliases: ['reset'], usage: '[message]', who: 'owner' },

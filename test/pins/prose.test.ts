@@ -333,7 +333,7 @@ describe('to a person at the command line', () => {
       Delivery: per config.
       Delivery: off (set for this session).
       Nothing to stop.
-      Started a new session. The previous transcript was kept as life 1.
+      Started a new session. The previous transcript was kept as life 1; to read it: interlane history main --life 1
       /new, /reset [message]: start over with an empty transcript; text after it becomes the first message (owners only)
       /status: show the state of this session
       /model [name|default]: show or set the model of this session

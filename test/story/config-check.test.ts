@@ -83,6 +83,10 @@ describe('status', () => {
     await stage.reload({ gateway: { port: 1 }, agents: { defaults: { maxConcurrent: 2 } } });
     await stage.reload({ gateway: { port: 1 }, agents: { defaults: { maxConcurrent: 2 } }, guests: { replyMinutes: 3 } });
     expect((await stage.call('status')).config).toEqual({ restart: ['agents.defaults.maxConcurrent', 'gateway.port'] });
+    const doctor = await doctorOf(stage.stateDir);
+    expect(doctor.findings.filter(({ what, state }) => what === 'gateway' && state === 'note')).toMatchObject([
+      { says: 'the config has changed: agents.defaults.maxConcurrent, gateway.port' },
+    ]);
     await expect(stage.reload({ agents: { defaults: { model: 'x' } } })).rejects.toThrow('provider/model');
     expect((await stage.call('status')).config.rejected).toContain('provider/model');
     expect(await shown()).toMatch(

@@ -59,7 +59,13 @@ describe('a name that something hidden has', () => {
     const { gw, low } = await stage();
     const [taken, reserved] = [await create(gw, low, { key: hidden }), await create(gw, low, { key: 'unknown' })];
     expect([taken.code, reserved.code]).toEqual(['SESSION_KEY_RESERVED', 'SESSION_KEY_RESERVED']);
-    expect(taken.message.replaceAll(hidden, 'unknown')).toBe(reserved.message);
+    const word = hidden.replace('agent:main:', '');
+    expect(taken.message.replaceAll(word, 'unknown')).toBe(reserved.message);
+    // However the two are written.
+    for (const write of [(name: string) => name, (name: string) => `agent:main:${name}`, (name: string) => name.toUpperCase()])
+      expect((await create(gw, low, { key: write(word) })).message.replaceAll(word, 'unknown')).toBe(
+        (await create(gw, low, { key: write('unknown') })).message,
+      );
     const said = await refusalOf(gw.call('chat.send', { sessionKey: hidden, message: 'hello', idempotencyKey: 'x' }, low));
     expect(said).toEqual(taken);
   });

@@ -52,6 +52,9 @@ it('an agent that was removed from the config answers nothing more; operators re
   const env = { INTERLANE_STATE_DIR: stage.stateDir };
   const { stdout } = await started(['sessions', '--agent', 'work'], { tty: true, env }).finished;
   expect(stdout).toMatch(/agent:work:main +main .* orphaned/);
+  expect((await started(['chat', key], { env }).finished).stderr).toContain('agent "work" is not in the config');
+  const said = await stage.call('explain.send', { session: { key }, channel: 'webchat' });
+  expect(said).toMatchObject({ answer: expect.stringMatching(/^BLOCK .*"work"/) as string, facts: { code: 'AGENT_NOT_FOUND' } });
 
   // Back in the config it answers again; removed for good, its sessions can be deleted, the main one too.
   await stage.reload(both);

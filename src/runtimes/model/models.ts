@@ -29,6 +29,9 @@ const cautiousWindow = 128_000;
 /** A shorter text is not a key, and removing it would spoil messages. */
 const shortestKey = 6;
 
+/** Of a provider of type `openai-compatible`, which has no address of its own. */
+export const needsAddress = 'needs baseUrl, the address of its server';
+
 export class Models {
   private readonly settings: ModelSettings;
   private readonly found: Found | undefined;
@@ -123,7 +126,7 @@ export class Models {
     const [near] = nearest(provider, names);
     const says = 'names a provider that is not configured';
     if (near !== undefined) return { says, meant: `${near}/${model}` };
-    return { says: `${says}; models.providers has: ${names.join(', ') || 'none'}` };
+    return { says: `${says}; ${toAdd(provider) ?? `models.providers has: ${names.join(', ') || 'none'}`}` };
   }
 
   facts({ provider, model }: Pick<Choice, 'provider' | 'model'>): ModelFacts {
@@ -204,8 +207,7 @@ export class Models {
       case 'google':
         return (await import('@ai-sdk/google')).createGoogleGenerativeAI(options)(model);
       case 'openai-compatible': {
-        if (settings.baseUrl === undefined)
-          throw new InterlaneError('MODEL_UNKNOWN', `model provider "${provider}" needs baseUrl, the address of its server`);
+        if (settings.baseUrl === undefined) throw new InterlaneError('MODEL_UNKNOWN', `model provider "${provider}" ${needsAddress}`);
         const { createOpenAICompatible } = await import('@ai-sdk/openai-compatible');
         return createOpenAICompatible({ ...options, name: provider, baseURL: settings.baseUrl, includeUsage: true })(model);
       }
@@ -231,6 +233,15 @@ const environmentKeys: { variables: string[]; provider: string; type: ProviderTy
     baseUrl: 'https://openrouter.ai/api/v1',
   },
 ];
+
+/** What to write for a well-known provider. */
+function toAdd(provider: string): string | undefined {
+  const known = environmentKeys.find((one) => one.provider === provider);
+  if (!known) return undefined;
+  const { variables, type, baseUrl } = known;
+  const address = baseUrl === undefined ? '' : `, baseUrl: '${baseUrl}'`;
+  return `add it: models: { providers: { ${provider}: { type: '${type}'${address}, apiKey: '\${${variables[0]!}}' } } }`;
+}
 
 const ollama = 'http://127.0.0.1:11434';
 const lookMs = 500;
