@@ -192,7 +192,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
   // 8. out to channels, and in from them
   const channels = new Map((options.channels ?? []).map((channel) => [channel.name, channel]));
   const outbox = new Outbox({ store, clock, current, channels, warn, failed });
-  const receive = createInbound({ current, engine, now, newId });
+  const receive = createInbound({ current, engine, now, newId, warn });
 
   // 9. the port for clients
   const sessions = createSessions({ current, store, engine, now, newId });

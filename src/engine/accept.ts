@@ -7,11 +7,11 @@ import type { Body } from '../store/contract.ts';
 import * as idempotency from '../store/tables/idempotency.ts';
 import * as runs from '../store/tables/runs.ts';
 import * as sessions from '../store/tables/sessions.ts';
-import type { EngineCommand, Tx } from './feed.ts';
+import { noteSession, type EngineCommand, type Tx } from './feed.ts';
 import type { Current } from './flow.ts';
-import { requireClearance, visibleToOperator, type Operator } from './policy.ts';
+import { existenceOf, requireClearance, requireOpenable, visibleToOperator, type Operator } from './policy.ts';
 import { enqueue, type Input } from './queue.ts';
-import { openSession, rememberDelivery, stopActive } from './sessions.ts';
+import { rememberDelivery, stopActive } from './sessions.ts';
 
 export interface AcceptArgs {
   sessionKey: string;
@@ -45,9 +45,13 @@ export function accept(current: Current): EngineCommand<AcceptArgs, Accepted> {
       const before = args.idempotency && (yield* repeated(t, args.idempotency));
       if (before) return before;
       let session = yield* sessions.current(t, args.sessionKey);
+      const isNew = !session && args.open !== undefined;
       if (!session && args.open) {
-        if (args.operator) refuseAgentName(kernel.world.agents, args.sessionKey);
-        session = yield* openSession(t, args.sessionKey, args.open, args.now);
+        if (args.operator) {
+          refuseAgentName(kernel.world.agents, args.sessionKey);
+          requireOpenable(kernel.world, args.sessionKey, args.operator);
+        }
+        session = yield* sessions.insert(t, args.sessionKey, args.open, existenceOf(kernel.world, args.sessionKey), args.now);
       }
       if (args.operator) {
         const seen = visibleToOperator(kernel.world, session, args.operator, args.input.destination);
@@ -61,6 +65,9 @@ export function accept(current: Current): EngineCommand<AcceptArgs, Accepted> {
       if (!session) throw new InterlaneError('SESSION_NOT_FOUND', `session ${JSON.stringify(args.sessionKey)} does not exist`);
       requireAgent(kernel.world.agents, session.agent);
       requireClearance(kernel.world, session, args.input.taint, 'message');
+      // I8. The label rises here and not when the turn starts: nothing of a message that waits shows below its level.
+      if (yield* sessions.raise(t, session.pk, args.input.taint)) session = yield* sessions.get(t, session.pk);
+      if (isNew) noteSession(t, session, 'created', args.now);
       const { runId } = args.input;
       if (runId === args.idempotency?.key && (yield* runs.byId(t, runId))) throw usedKey(runId);
       if (session.state !== 'live') yield* sessions.revive(t, session);

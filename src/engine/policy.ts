@@ -1,9 +1,22 @@
 // Rows → policy: a command's request, about the rows that it has just read in its own transaction.
-import { levelName } from '../levels.ts';
+import { levelName, levelRank } from '../levels.ts';
 import { InterlaneError } from '../errors.ts';
+import { platformId } from '../protocol/ids.ts';
 import type { Level, Visibility } from '../protocol/labels.ts';
 import type { Destination, SessionFacts } from '../protocol/session.ts';
-import { clearanceOf, decide, partyOf, type Decision, type Party, type Request, type World } from '../rules/decide.ts';
+import {
+  channelLevel,
+  clearanceOf,
+  decide,
+  keyLevel,
+  partyOf,
+  type Decision,
+  type Party,
+  type Request,
+  type World,
+} from '../rules/decide.ts';
+import { keyContext } from '../rules/agents.ts';
+import { keyChatType, keyReserved, requireSessionKey } from '../rules/session-key.ts';
 import { mayFlow } from '../rules/taint.ts';
 import { redact, type TextForm } from '../rules/text-patterns.ts';
 import { refusal } from '../wording.ts';
@@ -55,7 +68,39 @@ export function partyOfRow(world: World, session: SessionRow, destination?: Dest
   const delivery = deliveryOf(session);
   if (delivery) facts.deliveryContext = delivery;
   if (destination) facts.destination = destination;
-  return partyOf(world, facts);
+  const party = partyOf(world, facts);
+  // Channels write into it, so an operator who was there first does not limit it.
+  if (keyChatType(party.key) !== undefined) party.facts.clearance = 'RESTRICTED';
+  return party;
+}
+
+/** The rank of the level from which on a session of this key may be known, whatever it has read. */
+export const existenceOf = (world: World, key: string): number =>
+  levelRank(keyLevel(world, requireSessionKey(key, keyContext(world.agents, world.agents.defaultId))));
+
+/** Throws if an operator may not open a session of this key, because it is a chat of a channel above the operator. */
+export function requireOpenable(world: World, key: string, { level }: Operator): void {
+  if (existenceOf(world, key) > levelRank(level)) throw keyReserved(key);
+}
+
+/**
+ * What the next life of a session takes along. A label, a display name and a pin may be words of the old life, so they stay behind if the
+ * new life may be known at a lower level; so does a channel above that level.
+ */
+export function namesForNextLife(
+  world: World,
+  old: SessionRow,
+  level: number,
+): Pick<SessionRow, 'label' | 'pinned' | 'settings' | 'delivery'> {
+  if (level >= old.level) return old;
+  const { displayName: _, channel, ...kept } = settingsOf(old);
+  const isKnown = (name: string | undefined) => name !== undefined && levelRank(channelLevel(world, platformId(name))) <= level;
+  return {
+    label: null,
+    pinned: 0,
+    settings: JSON.stringify({ ...kept, ...(isKnown(channel) ? { channel } : {}) }),
+    delivery: isKnown(deliveryOf(old)?.channel) ? old.delivery : null,
+  };
 }
 
 /** Throws if text of this level would raise the session beyond its clearance. */

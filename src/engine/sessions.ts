@@ -12,15 +12,15 @@ import * as stops from '../store/tables/stops.ts';
 import * as tokens from '../store/tables/tokens.ts';
 import { endRun } from './end.ts';
 import { openFlow, type Current, type Kernel } from './flow.ts';
-import { requireClearance, visibleToOperator, type Operator } from './policy.ts';
+import { existenceOf, namesForNextLife, requireClearance, visibleToOperator, type Operator } from './policy.ts';
 import { noteSession, type EngineCommand, type Tx } from './feed.ts';
 import { promote } from './queue.ts';
 
 export type { NewSession } from '../store/tables/sessions.ts';
 
-export function* openSession(t: Tx, key: string, made: sessions.NewSession, now: number): Body<SessionRow> {
+export function* openSession(t: Tx, key: string, made: sessions.NewSession, existence: number, now: number): Body<SessionRow> {
   yield* t.lock(`lane:${key}`);
-  const session = yield* sessions.insert(t, key, made, now);
+  const session = yield* sessions.insert(t, key, made, existence, now);
   noteSession(t, session, 'created', now);
   return session;
 }
@@ -30,7 +30,7 @@ export const ensureSession: EngineCommand<{ key: string; made: sessions.NewSessi
   name: 'ensure session',
   *body(t, { key, made, now }) {
     yield* t.lock(`lane:${key}`);
-    return (yield* sessions.current(t, key)) ?? (yield* openSession(t, key, made, now));
+    return (yield* sessions.current(t, key)) ?? (yield* openSession(t, key, made, 0, now));
   },
 };
 
@@ -82,7 +82,9 @@ export function resetSession(
       // This comes first, so that no flow of the old life can open another turn on it.
       yield* sessions.retire(t, old.pk);
       const stopped = yield* stopAll(t, kernel, old, 'reset', now);
-      const session = yield* sessions.nextLife(t, old.pk, id, now);
+      const exist_taint = Math.max(old.exist_taint, existenceOf(kernel.world, key));
+      const { label, pinned, settings, delivery } = namesForNextLife(kernel.world, old, exist_taint);
+      const session = yield* sessions.nextLife(t, old, { id, label, pinned, exist_taint, settings, delivery }, now);
       noteSession(t, session, 'reset', now);
       return { session, ...stopped };
     },

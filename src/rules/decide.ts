@@ -79,6 +79,12 @@ export interface Decision {
 /** The level of messages from a channel. */
 export const channelLevel = (world: World, channel: string): Level => dataLevel(channelWord(world, channel));
 
+/** The level of the channel that a key names. A chat of it, and the people there, may be known from this level on. */
+export const keyLevel = (world: World, key: SessionKey): Level => {
+  const channel = keyChannel(key);
+  return channel === undefined ? 'PUBLIC' : channelLevel(world, channel);
+};
+
 /** An absent level is the default one. */
 const channelWord = ({ channelLevels }: World, channel: string) => channelLevels.channels.get(channel) ?? channelLevels.default;
 

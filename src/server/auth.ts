@@ -28,8 +28,6 @@ const browserMs = 30 * 86_400_000;
 const expiryCheckMs = 3_600_000;
 /** `last used` is written at most this often. */
 const usedEveryMs = 60_000;
-/** A secret of so many characters has 256 random bits, which cannot be guessed. One that an operator thought of may be shorter. */
-const longSecret = 43;
 /** Tokens in a list. */
 const mostTokens = 10_000;
 
@@ -39,8 +37,9 @@ export type TokenEnd = 'expired' | 'ended';
 export class Auth {
   private readonly parts: AuthParts;
   /** Never stored: the token of this machine's own user, and one given in the environment. */
-  private readonly fixed: { hash: Buffer; caller: Caller; long: boolean }[] = [];
-  private signIn: { hash: Buffer; until: number; level: Level; tokenId: string | undefined; expiresAt: number } | undefined;
+  private readonly fixed: { hash: Buffer; caller: Caller }[] = [];
+  /** The newest code that each token asked for; the gateway itself has no token. */
+  private readonly signIns = new Map<string | undefined, { hash: Buffer; until: number; level: Level; expiresAt: number }>();
   /** Tokens that ended while this process lives: a check that began before may have passed. */
   private readonly over = new Set<string>();
   private readonly ended = new Set<(tokenId: string, why: TokenEnd) => void>();
@@ -71,35 +70,14 @@ export class Auth {
   /** Accepts a secret as an admin for as long as the process lives. */
   accept(name: string, secret: string): void {
     const caller: Caller = { tokenId: `fixed:${name}`, name, kind: 'operator', scopes: ['operator.admin'], level: 'RESTRICTED' };
-    this.fixed.push({ hash: digest(secret), caller, long: secret.length >= longSecret });
+    this.fixed.push({ hash: digest(secret), caller });
   }
 
   async check(presented: string | undefined): Promise<Caller | undefined> {
     if (!isPossible(presented)) return undefined;
-    return (await this.checkLong(presented)) ?? this.checkFixed(presented, false);
-  }
-
-  /**
-   * The caller, or why there is none. Guesses of one address are slowed down. A long secret is never refused or slowed for them; a short
-   * one that is right waits in the same line as the guesses of its address, because otherwise the wait would tell which is right.
-   */
-  async identify(presented: string | undefined, address: string): Promise<Caller | 'wrong' | 'too many'> {
-    if (!isPossible(presented)) return 'wrong';
-    const known = await this.checkLong(presented);
-    if (known) return known;
-    if (!(await this.guesses.mayTry(address))) return 'too many';
-    return this.checkFixed(presented, false) ?? this.guesses.wrong(address);
-  }
-
-  private checkFixed(presented: string, long: boolean): Caller | undefined {
     const hash = digest(presented);
-    return this.fixed.find((one) => one.long === long && timingSafeEqual(one.hash, hash))?.caller;
-  }
-
-  private async checkLong(presented: string): Promise<Caller | undefined> {
-    const fixed = this.checkFixed(presented, true);
-    if (fixed) return fixed;
-    const hash = digest(presented);
+    const fixed = this.fixed.find((one) => timingSafeEqual(one.hash, hash));
+    if (fixed) return fixed.caller;
     const id = tokenText.exec(presented)?.[1];
     const row = id === undefined ? undefined : await this.read(id);
     const now = this.parts.now();
@@ -112,6 +90,17 @@ export class Auth {
         if (!(thrown instanceof InterlaneError && thrown.code === 'STORE_FAILED')) throw thrown;
       });
     return caller;
+  }
+
+  /**
+   * The caller, or why there is none. Only wrong secrets are slowed down and refused, by address: a right one passes at once, whatever
+   * others try from the same address. That tells a guesser nothing that the answer does not tell.
+   */
+  async identify(presented: string | undefined, address: string): Promise<Caller | 'wrong' | 'too many'> {
+    if (!isPossible(presented)) return 'wrong';
+    const caller = await this.check(presented);
+    if (caller) return caller;
+    return (await this.guesses.mayTry(address)) ? this.guesses.wrong(address) : 'too many';
   }
 
   /** A session that was deleted takes its tokens along, also those whose rows were read a moment before. */
@@ -213,21 +202,24 @@ export class Auth {
 
   /**
    * Makes a code that signs one browser in, once, with at most the level and the time of the token that asked for it. A newer code
-   * replaces it, and it ends with that token.
+   * of the same token replaces it, and it ends with that token.
    */
   signInCode(by?: Caller): { code: string; expiresAt: number } {
     const code = this.parts.secret(24);
     const { level = 'RESTRICTED', tokenId, expiresAt = Infinity } = by ?? {};
-    this.signIn = { hash: digest(code), until: this.parts.now() + signInMs, level, tokenId, expiresAt };
-    return { code, expiresAt: this.signIn.until };
+    const until = this.parts.now() + signInMs;
+    this.signIns.set(tokenId, { hash: digest(code), until, level, expiresAt });
+    return { code, expiresAt: until };
   }
 
   /** The secret for the browser's cookie, or nothing for a code that is wrong, old or used. */
   async redeem(code: string): Promise<{ token: string; maxAgeSeconds: number } | undefined> {
-    const { signIn } = this;
-    if (!signIn || signIn.until <= this.parts.now() || !timingSafeEqual(signIn.hash, digest(code))) return undefined;
-    this.signIn = undefined;
     const now = this.parts.now();
+    const hash = digest(code);
+    const [tokenId, signIn] = [...this.signIns].find(([, one]) => timingSafeEqual(one.hash, hash)) ?? [];
+    if (!signIn) return undefined;
+    this.signIns.delete(tokenId);
+    if (signIn.until <= now) return undefined;
     const expiresAt = Math.min(now + browserMs, signIn.expiresAt);
     const { token } = await this.create({
       name: `browser-${this.parts
@@ -246,7 +238,7 @@ export class Auth {
     this.over.add(tokenId);
     this.expiries.get(tokenId)?.();
     this.expiries.delete(tokenId);
-    if (this.signIn?.tokenId === tokenId) this.signIn = undefined;
+    this.signIns.delete(tokenId);
     for (const listener of this.ended) listener(tokenId, why);
   }
 

@@ -15,6 +15,7 @@ import type { QueueMode } from '../protocol/run.ts';
 import { channelLevel, type World } from '../rules/decide.ts';
 import { route, type Routes } from '../rules/route.ts';
 import { sessionKind } from '../rules/session-key.ts';
+import type { Warn } from '../warn.ts';
 
 export interface InboundMessage {
   origin: OriginIn;
@@ -34,6 +35,7 @@ export interface InboundParts {
   engine: Engine;
   now(): number;
   newId(): string;
+  warn: Warn;
 }
 
 /** Resolves when the message is stored: from then on it is answered, or ends with a recorded reason. */
@@ -68,7 +70,7 @@ export function createInbound(parts: InboundParts): (message: InboundMessage) =>
     const now = parts.now();
     const mode = message.mode ?? 'followup';
     const { collectMs } = config.session.queue;
-    return parts.engine.accept({
+    const accepted = parts.engine.accept({
       sessionKey,
       open: { id: parts.newId(), agent: agentId, kind: sessionKind(key), user, clearance: 'RESTRICTED' },
       input: fromChannel({
@@ -85,6 +87,12 @@ export function createInbound(parts: InboundParts): (message: InboundMessage) =>
       deliveryContext,
       idempotency,
       now,
+    });
+    // The platform gets the refusal; the operator would never see it.
+    return accepted.catch((thrown: unknown) => {
+      if (thrown instanceof InterlaneError && thrown.code === 'ABOVE_CLEARANCE')
+        parts.warn(`message from channel ${JSON.stringify(channel)} was refused: ${thrown.message}`, { session: sessionKey });
+      throw thrown;
     });
   };
 }

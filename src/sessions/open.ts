@@ -1,7 +1,7 @@
 // Opens a session for an operator: finds the existing one of the key or creates it, and applies the given settings to either.
 import type { EngineCommand } from '../engine/feed.ts';
 import { openSession as insertSession, type NewSession } from '../engine/sessions.ts';
-import { visibleToOperator } from '../engine/policy.ts';
+import { existenceOf, requireOpenable, visibleToOperator } from '../engine/policy.ts';
 import { refuseAgentName } from '../rules/agents.ts';
 import { keyReserved } from '../rules/session-key.ts';
 import type { SessionRow } from '../store/rows.ts';
@@ -22,7 +22,8 @@ export const openSession = (
     const seen = there && visibleToOperator(world, there, args.operator);
     if (!seen) refuseAgentName(world.agents, args.key);
     if (there && !seen) throw keyReserved(args.key);
-    const session = there ?? (yield* insertSession(t, args.key, args.made, args.now));
+    if (!there) requireOpenable(world, args.key, args.operator);
+    const session = there ?? (yield* insertSession(t, args.key, args.made, existenceOf(world, args.key), args.now));
     if (args.revive && session.state === 'archived') yield* revive(t, session);
     yield* change(t, { world, models }, session, args);
     return { session, created: !there };

@@ -84,10 +84,11 @@ export interface NewSession {
   clearance: Level;
 }
 
-export function* insert(t: Writing, key: string, made: NewSession, now: number): Body<SessionRow> {
+/** `existence`: the rank of the level from which on it may be known. */
+export function* insert(t: Writing, key: string, made: NewSession, existence: number, now: number): Body<SessionRow> {
   return (yield* t.one<SessionRow>(
-    `INSERT INTO sessions (id, key, mirror, life, current, agent, kind, label, opened_by, clearance, created_at, last_at)
-     VALUES (?, ?, ?, (SELECT coalesce(max(life), 0) + 1 FROM sessions WHERE key = ?), 1, ?, ?, ?, ?, ?, ?, ?) RETURNING *`,
+    `INSERT INTO sessions (id, key, mirror, life, current, agent, kind, label, opened_by, exist_taint, level, clearance, created_at, last_at)
+     VALUES (?, ?, ?, (SELECT coalesce(max(life), 0) + 1 FROM sessions WHERE key = ?), 1, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING *`,
     made.id,
     key,
     mirrored(key),
@@ -96,6 +97,8 @@ export function* insert(t: Writing, key: string, made: NewSession, now: number):
     made.kind,
     made.label ?? null,
     made.user ?? null,
+    existence,
+    existence,
     levelRank(made.clearance),
     now,
     now,
@@ -107,19 +110,27 @@ export function* retire(t: Writing, pk: number): Body<void> {
   yield* t.run('UPDATE sessions SET current = 0 WHERE pk = ?', pk);
 }
 
-/** A new life with the same settings; what was said stays with the old one, and who said it first. */
-export function* nextLife(t: Writing, oldPk: number, id: string, now: number): Body<SessionRow> {
+/** A new life; what was said stays with the old one, and who said it first. */
+export function* nextLife(t: Writing, old: SessionRow, next: NextLife, now: number): Body<SessionRow> {
   return (yield* t.one<SessionRow>(
     `INSERT INTO sessions (id, key, mirror, life, current, agent, kind, label, pinned, parent_key, depth, exist_taint, level, clearance, created_at, last_at,
        settings, delivery)
-     SELECT ?, key, mirror, life + 1, 1, agent, kind, label, pinned, parent_key, depth, exist_taint, exist_taint, clearance, ?, ?, settings, delivery
+     SELECT ?, key, mirror, life + 1, 1, agent, kind, ?, ?, parent_key, depth, ?, ?, clearance, ?, ?, ?, ?
      FROM sessions WHERE pk = ? RETURNING *`,
-    id,
+    next.id,
+    next.label,
+    next.pinned,
+    next.exist_taint,
+    next.exist_taint,
     now,
     now,
-    oldPk,
+    next.settings,
+    next.delivery,
+    old.pk,
   ))!;
 }
+
+export type NextLife = Pick<SessionRow, 'id' | 'label' | 'pinned' | 'exist_taint' | 'settings' | 'delivery'>;
 
 export function* setUser(t: Writing, session: SessionRow, user: string): Body<void> {
   session.opened_by = user;
