@@ -15,7 +15,7 @@ import { bad, note, ok, type Finding } from './doctor-finding.ts';
 import { checkRules } from './doctor-rules.ts';
 import { storeTrouble } from '../observe/store-health.ts';
 import { searchTrouble } from '../store/search.ts';
-import { reached, running } from './reach.ts';
+import { reached, running, unaskable } from './reach.ts';
 import { answer, oneLine, paint, size, type Terminal } from './terminal.ts';
 
 export interface DoctorFlags extends PathFlags {
@@ -119,11 +119,20 @@ function checkState(stateDir: string): Finding[] {
     return [
       bad('state', 'STATE_UNUSABLE', `${locked} cannot be written`, 'make it writable (chmod u+w), or choose another with --state-dir'),
     ];
-  const open = (file: string) => ((statSync(file, { throwIfNoEntry: false })?.mode ?? 0) & 0o077) !== 0;
+  const open = (file: string) => (modeOf(file) & 0o077) !== 0;
   if (open(stateDir)) return [note('state', `other users of this machine can read ${stateDir}`, `run: chmod 700 ${stateDir}`)];
   const names = ['interlane.db', 'search.db', 'cli.json'].map((name) => join(stateDir, name)).filter(open);
   if (names.length > 0) return [note('state', `other users can read ${names.join(', ')}`, `run: chmod 600 ${names.join(' ')}`)];
   return [ok('state', `${stateDir}, private to you`)];
+}
+
+/** 0 for a file that is not there or cannot be looked at. */
+function modeOf(file: string): number {
+  try {
+    return statSync(file).mode;
+  } catch {
+    return 0;
+  }
 }
 
 /** By its mode, and by the system, which knows of disks that are mounted for reading. */
@@ -179,6 +188,8 @@ async function checkGateway(terminal: Terminal, stateDir: string, own: CliFile |
       ...(unsearched === undefined ? [] : [note('search', unsearched, 'check the disk and who owns search.db in the state directory')]),
     ];
   }
+  const unread = unaskable(stateDir);
+  if (unread !== undefined) return [note('gateway', `it cannot be asked: ${unread}`, 'use the account that runs the gateway')];
   if (!isHeld(stateDir)) return [ok('gateway', 'not running; start it with: interlane up')];
   const holder = holderOf(stateDir);
   const fix =

@@ -18,7 +18,7 @@ import { livesById } from '../store/tables/session-pages.ts';
 import { current as currentLife } from '../store/tables/sessions.ts';
 import { isThere } from '../there.ts';
 import { setupHere } from './config-check.ts';
-import { reachedIfRunning } from './reach.ts';
+import { reachedIfRunning, unaskable } from './reach.ts';
 import { sayAgent, sessionMeant } from './session-meant.ts';
 import { columns, oneLine, paint, readAll, type Terminal } from './terminal.ts';
 import { topics, type TopicName } from './topics.ts';
@@ -83,7 +83,9 @@ async function fromConfig(
   try {
     const asked = isBareKey(name, question) ? { key: keyOf(terminal, world, question.key, stored) } : question;
     const explanation = await (answers[name] as (question: unknown, known: Knowledge) => Promise<Explanation>)(asked, known);
-    const why = named ? 'the running gateway was not asked, because a config is named' : `no gateway runs on ${paths.stateDir}`;
+    const unread = unaskable(paths.stateDir);
+    const none = unread === undefined ? `no gateway runs on ${paths.stateDir}` : `no gateway was asked: ${unread}`;
+    const why = named ? 'the running gateway was not asked, because a config is named' : none;
     return { explanation, config: paths.configFile ?? 'the built-in defaults', note: `${why}; ${stored.says}` };
   } finally {
     stored.close();

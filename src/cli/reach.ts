@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { connect, type Client } from '../client/client.ts';
 import { cliFile, findPaths } from '../config/paths.ts';
-import { InterlaneError, type ErrorCode } from '../errors.ts';
+import { InterlaneError, reasonOf, type ErrorCode } from '../errors.ts';
 import type { CliFile } from '../server/cli-file.ts';
 import { isThere, requireReadable } from '../there.ts';
 import type { Terminal } from './terminal.ts';
@@ -55,6 +55,16 @@ export async function running(stateDir: string): Promise<CliFile | undefined> {
     return found;
   } catch {
     return undefined;
+  }
+}
+
+/** Why a gateway that may run on this state directory cannot be asked; undefined if its file can be read, or there is none. */
+export function unaskable(stateDir: string): string | undefined {
+  try {
+    readCliFile(stateDir);
+    return undefined;
+  } catch (thrown) {
+    return reasonOf(thrown).split('; ')[0];
   }
 }
 

@@ -149,6 +149,13 @@ describe('up', () => {
     const { state: second } = stateWith();
     symlinkSync('cli.json', join(second, 'cli.json'));
     expect(await use(['sessions', '--state-dir', second])).toMatchObject({ stderr: expect.stringContaining('cli.json cannot be') });
+    // These two need no gateway, and go on without the file.
+    expect((await use(['explain', 'key', 'main', '--state-dir', second])).stdout).toMatch(
+      /agent:main:main is [^]*no gateway was asked: .*cli\.json/,
+    );
+    const { status, findings } = await doctorOf(second, ['--port', '0']);
+    expect(status).toBe(0);
+    expect(findings.find(({ what }) => what === 'gateway')).toMatchObject({ state: 'note', says: expect.stringContaining('cli.json') });
   });
 });
 
