@@ -17,6 +17,8 @@ export const frameLimits = {
 } as const;
 /** Requests of one websocket, or on one HTTP connection, that are not answered yet. */
 export const mostInFlight = 64;
+/** Requests of one websocket that wait for the end of a run, beside those. */
+export const mostWaits = 1_000;
 /** The most bytes that may wait in a socket; a reader that is further behind gets its events from the store. */
 export const bufferLimit = 4 * 1024 * 1024;
 export const tickIntervalMs = 30_000;

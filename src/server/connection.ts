@@ -19,6 +19,7 @@ import type { Pace, Pacer } from '../pace.ts';
 import type { Auth, TokenEnd } from './auth.ts';
 import { allows, narrowed, frameLimitOf, viewerOf, type Caller } from './rights.ts';
 import type { Events } from './events.ts';
+import { InFlight, type Place } from './in-flight.ts';
 import type { LiveRuns, Watcher } from './live-runs.ts';
 import { errorShape } from './failure.ts';
 import type { Dispatch } from './dispatch.ts';
@@ -46,7 +47,9 @@ export interface ConnectionParts {
 const handshakeMs = 15_000;
 const slowReaderMs = 30_000;
 const goodbyeMs = 2_000;
-const busyPauseMs = 1_000;
+/** A connection is not read for so long after each request that was refused because it asked for too much; and how long at most. */
+const refusalMs = 1;
+const longestPauseMs = 1_000;
 /** Frames up to this many bytes wait for the end of the event loop's turn, to leave together. */
 const togetherBytes = 64 * 1024;
 /** Close codes: a policy refusal, too much, the service restarts. */
@@ -75,10 +78,9 @@ export class Connection {
   private cancelGoodbye = () => {};
   private cancelPause = () => {};
   private seq = 0;
-  /** Requests that are not answered yet. */
-  private open = 0;
-  /** Bytes of the frames that wait for their turn. */
-  private unread = 0;
+  private readonly inFlight = new InFlight();
+  /** Requests that were refused since the connection was last read. */
+  private refused = 0;
   private stranger = true;
   private connecting = false;
   private alive = true;
@@ -231,32 +233,42 @@ export class Connection {
 
   /** Frames are read when it is the turn of this connection, and what waits for that has the limits of one connection. */
   private async serve(caller: Caller, data: Buffer): Promise<void> {
-    if (this.open >= mostInFlight || (this.unread > 0 && this.unread + data.length > frameLimitOf(caller))) {
+    const place = this.inFlight.enter(data.length, frameLimitOf(caller));
+    if (!place) {
       this.refuse(data);
       return;
     }
-    this.open++;
-    this.unread += data.length;
     try {
-      await this.pace.pause().finally(() => (this.unread -= data.length));
-      if (!this.closing) await this.answer(caller, data);
+      await this.pace.pause().finally(place.read);
+      if (!this.closing) await this.answer(caller, data, place);
     } catch {
       // The connection is gone, and its requests with it.
     } finally {
-      this.open--;
+      place.leave();
     }
   }
 
-  /** Refusing takes time as well, so a connection that asked for too much is not read for a moment. */
+  /** Refusing takes time as well, so a connection that asked for too much is not read for a moment: the longer, the more was refused. */
   private refuse(data: Buffer): void {
     const most = `${mostInFlight} unanswered requests, and one frame's worth of unread bytes`;
     this.fail(writtenId(data), new InterlaneError('BUSY', `connection is busy: it may have ${most}; wait for answers`));
+    this.refused++;
     if (this.ws.isPaused) return;
     this.ws.pause();
-    this.cancelPause = this.parts.after(busyPauseMs, () => this.ws.resume());
+    this.pauseFor(refusalMs);
   }
 
-  private async answer(caller: Caller, data: Buffer): Promise<void> {
+  /** What had arrived before the pause is refused during it, and makes it longer. */
+  private pauseFor(ms: number): void {
+    this.cancelPause = this.parts.after(ms, () => {
+      const { refused } = this;
+      this.refused = 0;
+      if (refused > 0) this.pauseFor(Math.min(refused * refusalMs, longestPauseMs));
+      else this.ws.resume();
+    });
+  }
+
+  private async answer(caller: Caller, data: Buffer, { waits }: Place): Promise<void> {
     const read = readRequest(data);
     if (!read.ok) {
       this.fail(read.id, read.error);
@@ -275,6 +287,7 @@ export class Connection {
         signal: this.controller.signal,
         pace: this.pace,
         accepted: (early) => this.respond(id, { ok: true, payload: early }),
+        waits,
         subscriptions: this.subscriptions!,
       });
       // A client that asks faster than it reads waits for its answers, so that they do not pile up here.

@@ -35,6 +35,8 @@ export interface Call {
   signal: AbortSignal;
   pace: Pace;
   accepted?(payload: unknown): void;
+  /** The call waits for a run from now on. Throws if its connection has too many waits. */
+  waits?(): void;
   subscriptions?: Subscriptions;
 }
 
@@ -109,6 +111,7 @@ export function createContext(parts: OperationParts) {
 
   /** Checks again after the wait: the level of the session may have risen above the caller's meanwhile. */
   const waited = async (call: Call, runId: string, timeoutMs: number) => {
+    call.waits?.();
     const run = await engine.wait(runId, timeoutMs, call.signal);
     await knowable(call, runId);
     return run;
