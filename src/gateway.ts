@@ -163,6 +163,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
       live.delta(delta);
       options.onDelta?.(delta);
     },
+    onResumed: (run) => live.resumed(run),
   });
 
   // 7. tools, and the runners that call them

@@ -1,7 +1,9 @@
 // Keeps lanes moving: claims runs for free slots, hands each to its runner, and writes exactly one end for it.
 import type { Clock } from '../clock.ts';
 import { InterlaneError, reasonOf } from '../errors.ts';
+import { levelName } from '../levels.ts';
 import type { FeedEvent } from '../protocol/event.ts';
+import type { Level } from '../protocol/labels.ts';
 import { runClasses, type RunClass } from '../protocol/run.ts';
 import type { Store } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
@@ -27,6 +29,17 @@ export interface Delta {
   replace?: true;
 }
 
+/** A run that goes on here after it was parked, or after a restart. */
+export interface Resumed {
+  runId: string;
+  sessionKey: string;
+  agentId: string;
+  level: Level;
+  startedAt: number;
+  /** How often it was taken up before. */
+  earlier: number;
+}
+
 export interface SchedulerParts {
   store: Store;
   clock: Clock;
@@ -38,6 +51,7 @@ export interface SchedulerParts {
   failed: Report;
   /** Text while a model writes it; ephemeral. */
   onDelta?(delta: Delta): void;
+  onResumed?(run: Resumed): void;
 }
 
 interface Live {
@@ -176,6 +190,16 @@ export class Scheduler {
     };
     this.live.set(claim.runPk, live);
     this.lanes.set(claim.lane, live);
+    const { run, session, epoch } = claim;
+    if (epoch > 1)
+      this.parts.onResumed?.({
+        runId: run.id,
+        sessionKey: session.key,
+        agentId: session.agent,
+        level: levelName(session.level),
+        startedAt: run.started_at ?? this.parts.clock.now(),
+        earlier: epoch - 1,
+      });
     live.done = this.takeTurn(live).finally(() => {
       if (this.live.get(claim.runPk) === live) this.live.delete(claim.runPk);
       if (this.lanes.get(claim.lane) === live) this.lanes.delete(claim.lane);

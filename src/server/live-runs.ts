@@ -3,7 +3,7 @@ import { peerMessage, type PeerMessage } from '../protocol/compat/openclaw.ts';
 import type { FeedEvent } from '../protocol/event.ts';
 import type { Level } from '../protocol/labels.ts';
 import { isTerminal } from '../protocol/run.ts';
-import type { Delta } from '../engine/scheduler.ts';
+import type { Delta, Resumed } from '../engine/scheduler.ts';
 import { join } from '../rules/taint.ts';
 import { canSee, type Viewer } from '../rules/viewer.ts';
 import { wireMessage } from '../sessions/history.ts';
@@ -13,6 +13,8 @@ import type { EventsParts, Send } from './events.ts';
 
 /** Text of a run that comes in pieces is passed on this often at most. */
 const deltaEveryMs = 100;
+/** Events of a run that an earlier process sent are not counted anywhere; each time that a run is taken up has this many numbers. */
+const numbersEach = 1_000_000;
 
 /** A run as its watchers see it while it lives. */
 interface LiveRun {
@@ -32,6 +34,8 @@ interface LiveRun {
   /** Watchers that have all of `sent`. Any other one gets it with the next event. */
   current: WeakSet<Watcher>;
   last?: PeerMessage;
+  /** When it began, until its watchers know that it did. */
+  toStart?: number | undefined;
 }
 
 /** A client that gets runs as they happen. */
@@ -97,12 +101,29 @@ export class LiveRuns {
     }
   }
 
+  /** A run that an earlier process began. Its watchers learn it with the first that it says: they need a moment to come back. */
+  resumed({ runId, sessionKey, agentId, level, startedAt, earlier }: Resumed): void {
+    if (this.runs.has(runId)) return;
+    const run = newRun({ sessionKey, agentId, level });
+    run.chatSeq = run.agentSeq = earlier * numbersEach;
+    run.toStart = startedAt;
+    this.runs.set(runId, run);
+  }
+
+  private begin(runId: string, run: LiveRun): void {
+    const { toStart } = run;
+    if (toStart === undefined) return;
+    run.toStart = undefined;
+    this.agent(runId, run, 'lifecycle', { phase: 'start', startedAt: toStart }, toStart);
+  }
+
   /** Text as a model makes it. Gathered for a moment, so that a fast model does not make a frame of every word. */
   delta({ runId, text, step, attempt, replace }: Delta): void {
     const run = this.runs.get(runId);
     if (!run) return;
     Object.assign(run, { step, attempt });
     if (replace) {
+      this.begin(runId, run);
       run.cancel();
       run.waiting = '';
       run.sent = '';
@@ -128,6 +149,7 @@ export class LiveRuns {
 
   private flush(runId: string, run: LiveRun): void {
     if (run.waiting === '') return;
+    this.begin(runId, run);
     const isFirst = run.sent === '';
     const event = this.chatEvent(runId, run, { state: 'delta', ...placeOf(run), deltaText: run.waiting });
     run.sent += run.waiting;
@@ -170,7 +192,8 @@ export class LiveRuns {
     if (event.kind !== 'run') return;
     const { runId, state, at } = event;
     const run = this.runOf(event, runId);
-    if (state === 'running') this.agent(runId, run, 'lifecycle', { phase: 'start', startedAt: at }, at);
+    if (state === 'running') run.toStart = at;
+    if (state === 'running' || isTerminal(state)) this.begin(runId, run);
     if (!isTerminal(state)) {
       if (state === 'queued') this.runs.delete(runId); // nothing to show until it runs
       return;
@@ -193,6 +216,7 @@ export class LiveRuns {
     const { message, at } = event;
     if (message.runId === undefined) return this.injected(event);
     const run = this.runOf(event, message.runId);
+    this.begin(message.runId, run);
     if (message.role === 'assistant') {
       // What was said in pieces is complete now.
       run.cancel();
@@ -233,8 +257,7 @@ export class LiveRuns {
       known.level = join(known.level, level);
       return known;
     }
-    const texts = { step: 0, attempt: 0, sent: '', waiting: '', cancel: () => {}, current: new WeakSet<Watcher>() };
-    const run: LiveRun = { sessionKey, agentId, level, chatSeq: 0, agentSeq: 0, ...texts };
+    const run = newRun({ sessionKey, agentId, level });
     this.runs.set(runId, run);
     return run;
   }
@@ -268,5 +291,10 @@ export class LiveRuns {
 }
 
 type OfSession = Pick<LiveRun, 'sessionKey' | 'agentId' | 'level'>;
+
+function newRun(about: OfSession): LiveRun {
+  const texts = { step: 0, attempt: 0, sent: '', waiting: '', cancel: () => {}, current: new WeakSet<Watcher>() };
+  return { ...about, chatSeq: 0, agentSeq: 0, ...texts };
+}
 
 const placeOf = ({ step, attempt, sent }: LiveRun) => ({ step, attempt, offset: sent.length });

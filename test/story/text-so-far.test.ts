@@ -136,6 +136,30 @@ describe('a reader that comes in the middle of an answer', () => {
     expect(low.events('chat')).toEqual([]);
   });
 
+  it('gets the text and the start of a run that goes on after a restart, with higher numbers than before', async () => {
+    const { gw, goOn } = await open(['Once', ' more']);
+    const before = await Wire.connect(gw.port, gw.admin);
+    await sent(gw, before, 'Once', () => void gw.say('tell'));
+    const last = before.events('chat').at(-1)!;
+    const begun = gw.clock.fallsAsleep(100);
+    await gw.restart();
+    const early = await Wire.connect(gw.port, gw.admin);
+    await begun;
+    await gw.clock.advance(100);
+    const { payload: first } = await early.event('chat');
+    expect(first).toMatchObject({ runId: last['runId'], step: 1, offset: 0, deltaText: 'Once' });
+    expect(first!['seq']).toBeGreaterThan(last['seq'] as number);
+    expect(early.events('agent')).toMatchObject([{ runId: last['runId'], stream: 'lifecycle', data: { phase: 'start' } }]);
+    const late = await Wire.connect(gw.port, gw.admin);
+    await late.call('sessions.messages.subscribe', { key: 'main' });
+    expect((await late.event('chat')).payload).toMatchObject({ deltaText: 'Once', replace: true, seq: first!['seq'] });
+    await sent(gw, early, ' more', () => goOn(0));
+    goOn(1);
+    const { payload: final } = await late.event('chat', ({ state }) => state === 'final');
+    expect(final).toMatchObject({ message: { content: [{ text: 'Once more' }] } });
+    expect(assembled(late.events('chat'))).toBe('Once more');
+  });
+
   it('is a conversation, a chat or a tail: each shows the text so far at once', async () => {
     const { gw, goOn } = await open(['Once upon', ' a time']);
     const early = await Wire.connect(gw.port, gw.admin);
