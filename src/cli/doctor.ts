@@ -43,7 +43,7 @@ export async function doctor(terminal: Terminal, flags: DoctorFlags): Promise<nu
     ...checkState(paths.stateDir),
     store,
     ...(store.state === 'ok' ? await checkStored(terminal, paths.stateDir, own !== undefined) : []),
-    ...(await checkGateway(terminal, paths.stateDir, own)),
+    ...(await checkGateway(terminal, paths.stateDir, own, setup?.warnings ?? [])),
     await checkPort(host, flags.port, portOf(terminal) ?? port, own),
     checkSpace(paths.stateDir),
     ...(setup ? [await checkModel(setup)] : []),
@@ -170,7 +170,8 @@ async function checkStored(terminal: Terminal, stateDir: string, isRunning: bool
   }
 }
 
-async function checkGateway(terminal: Terminal, stateDir: string, own: CliFile | undefined): Promise<Finding[]> {
+/** `said`: warnings that the config has already given. */
+async function checkGateway(terminal: Terminal, stateDir: string, own: CliFile | undefined, said: string[]): Promise<Finding[]> {
   if (own) {
     const where = `running at ${own.url} (process ${own.pid})`;
     const { warnings, config } = await reached(terminal, { ...own, stateDir }, (client) => client.call('status', {}));
@@ -186,6 +187,7 @@ async function checkGateway(terminal: Terminal, stateDir: string, own: CliFile |
         ? []
         : [note('gateway', `the config has changed: ${restart.join(', ')}`, 'restart the gateway to apply it')]),
       ...(unsearched === undefined ? [] : [note('search', unsearched, 'check the disk and who owns search.db in the state directory')]),
+      ...warnings.filter((one) => one !== trouble && one !== unsearched && !said.includes(one)).map((one) => note('gateway', one)),
     ];
   }
   const unread = unaskable(stateDir);

@@ -143,7 +143,7 @@ export function answerOffer(current: Current): EngineCommand<{ lane: string; tur
       if (read.attempt !== offer.attempt)
         throw new InterlaneError(
           'TURN_NOT_OPEN',
-          `turn ${quoted} took too long and was offered again as ${JSON.stringify(turnIdOf(run.id, offer.attempt))}; this answer was discarded, call inbox`,
+          `turn ${quoted} was taken again as ${JSON.stringify(turnIdOf(run.id, offer.attempt))}, because its time was over or inbox was called with again; this answer was discarded, call inbox`,
         );
       yield* offers.removeOf(t, run.pk);
       yield* endRun(t, kernel, run, { outcome: 'ok', text, usedMs: offer.state === 'taken' ? spentMs(offer, now) : 0, now });

@@ -40,6 +40,9 @@ const noLimitMs = 2 ** 31 - 1;
 /** Whether the server itself answered with an error: then it works, and refused. */
 export class Refused extends Error {}
 
+/** Nothing listens at the address of the server, so the request was never sent. */
+export class NotSent extends Error {}
+
 /** If connecting fails, settles only after the child process has ended. */
 export async function connect(settings: OutsideSettings, options: ConnectOptions): Promise<Connection> {
   const { signal, era, onClose, onToolsChanged, clock } = options;
@@ -107,7 +110,9 @@ export async function connect(settings: OutsideSettings, options: ConnectOptions
       return await work;
     } catch (thrown) {
       if (fault !== undefined) throw new Error(`it ${fault}`, { cause: thrown });
-      throw ProtocolError.isInstance(thrown) ? new Refused(thrown.message) : thrown;
+      if (ProtocolError.isInstance(thrown)) throw new Refused(thrown.message);
+      for (let one = thrown; one instanceof Error; one = one.cause) if (one instanceof NotSent) throw one;
+      throw thrown;
     }
   };
   return {
@@ -161,9 +166,13 @@ async function limitedFetch(
   init: RequestInit | undefined,
   measureOf: (end: MessageEnd, news: boolean) => (chunk: Uint8Array) => void,
 ): Promise<Response> {
-  const response = await fetch(url, init);
-  if (!response.body) return response;
   const isAnswer = init?.method === 'POST';
+  const response = await fetch(url, init).catch((thrown: unknown) => {
+    const { code } = ((thrown as Error).cause ?? {}) as NodeJS.ErrnoException;
+    // A stream that is opened again may belong to a request that was sent before.
+    throw isAnswer && code === 'ECONNREFUSED' ? new NotSent('connection refused', { cause: thrown }) : thrown;
+  });
+  if (!response.body) return response;
   const isStream = response.headers.get('content-type')?.startsWith('text/event-stream') ?? false;
   const measure = measureOf(isStream ? 'blank line' : 'stream', !isAnswer);
   let bytes = 0;

@@ -9,7 +9,7 @@ import type { Tool, ToolOutcome } from '../tools/define.ts';
 import type { OutsideTools } from '../tools/invoke.ts';
 import { largestAnswer } from '../tools/page.ts';
 import { plainLine } from '../wording.ts';
-import { connect, Refused, type Connection, type OutsideSettings } from './outside-connection.ts';
+import { connect, NotSent, Refused, type Connection, type OutsideSettings } from './outside-connection.ts';
 import type { Warn } from '../warn.ts';
 
 interface OutsideParts {
@@ -263,7 +263,7 @@ class OutsideServer {
         if (late) void this.check(connection);
         else this.drop(connection, `failed in a call: ${plainLine(reasonOf(thrown))}`);
         const what = late ? `did not answer in ${this.settings.timeoutSeconds} s` : 'was lost during the call';
-        if (effect === 'once')
+        if (effect === 'once' && !(thrown instanceof NotSent))
           return failure(
             'OUTCOME_UNKNOWN',
             `server "${this.name}" ${what}; the call may or may not have taken effect, so check before you make it again`,

@@ -107,6 +107,12 @@ export function noSuchAgent(table: AgentTable, id: string): string {
   return `agent "${id}" does not exist; ${hint}`;
 }
 
+/** Why an agent that was named beside a session contradicts it; undefined if it does not. */
+export const contradiction = (named: string | undefined, owner: string, what: 'key' | 'session'): string | undefined =>
+  named === undefined || named === owner
+    ? undefined
+    : `agentId is "${named}", but the ${what} belongs to "${owner}"; leave one of them out`;
+
 /** The context in which keys of an agent are parsed. */
 export function keyContext(table: AgentTable, agent: string): KeyContext {
   return { agentId: agent, mainKey: table.mainKey, globalOwner: table.globalOwner };

@@ -1,7 +1,7 @@
 // Which session a caller means: text or label → look-ups → the one visible session, or an error that does not reveal hidden ones.
 import { type ErrorCode } from '../errors.ts';
 import { agentId as agentIdOf, isIdToken } from '../protocol/ids.ts';
-import { keyContext, type AgentTable } from './agents.ts';
+import { contradiction, keyContext, type AgentTable } from './agents.ts';
 import { formatSessionKey, parseSessionKey } from './session-key.ts';
 
 /** A reference as written: a key, a request key, `main` or a session id; or a label; or the start of a session id. */
@@ -60,6 +60,8 @@ export type Lookup =
 /** `written` is the reference as written, for messages: a look-up may contain a key that the caller must not see. */
 export interface ReferencePlan {
   written: string;
+  /** The agent that was named beside a key or a session id. */
+  agentId?: string | undefined;
   lookups: Lookup[];
   /** Why the text is not a key. It becomes the error if no other look-up finds a session. */
   unusable?: Refusal;
@@ -91,7 +93,9 @@ export function planReference(
   if (style.reserved.includes(word))
     return refuse('SESSION_KEY_RESERVED', `session "${word}" is reserved; use "main" or a key from sessions_list`);
   const parsed = parseSessionKey(session!, keyContext(agents, agentId || agent));
-  const plan: ReferencePlan = { written: session!, lookups: [] };
+  const wrong = parsed.ok ? contradiction(agentId || undefined, parsed.key.agent, 'key') : undefined;
+  if (wrong !== undefined) return refuse('INVALID_REQUEST', wrong);
+  const plan: ReferencePlan = { written: session!, agentId: agentId || undefined, lookups: [] };
   if (parsed.ok) plan.lookups.push({ by: 'key', key: formatSessionKey(parsed.key) });
   // In tools only a single word can be a session id; any other text is a key.
   const compound = session!.includes(':');

@@ -12,6 +12,8 @@ export interface Caller {
   name: string;
   kind: 'operator' | 'session';
   scopes: readonly Scope[];
+  /** Its connection asked for less than its token allows. */
+  asksLess?: boolean;
   /** The highest level that the caller reads, and for a session's token the highest that its calls raise the session to. */
   level: Level;
   /** The session this caller is, for a token bound to one. */
@@ -30,8 +32,13 @@ export const mayCall = (caller: Caller, scope: Operation['scope']) => scope === 
 
 export function requireScope(caller: Caller, scope: Scope, what: string): void {
   if (allows(caller, scope)) return;
+  const own = caller.scopes.join(', ') || 'no scopes';
   const why =
-    caller.kind === 'session' ? 'a token bound to a session may only call tools' : `token "${caller.name}" has ${caller.scopes.join(', ')}`;
+    caller.kind === 'session'
+      ? 'a token bound to a session may only call tools'
+      : caller.asksLess
+        ? `this connection asked for ${own} only; connect with more scopes`
+        : `token "${caller.name}" has ${own}`;
   throw new InterlaneError('MISSING_SCOPE', `${what} needs ${scope}; ${why}`, {
     details: { missingScope: scope, requiredScopes: [scope] },
   });
@@ -66,8 +73,9 @@ export function requireTime(own: number | undefined, wanted: number | undefined,
 export function narrowed(caller: Caller, requested: readonly string[] | undefined): Caller {
   if (requested === undefined || caller.kind === 'session') return caller;
   const highest = allScopes.findLast((scope) => requested.includes(scope));
-  if (highest === undefined) return { ...caller, scopes: [] };
-  return allows(caller, highest) ? { ...caller, scopes: [highest] } : caller;
+  if (highest !== undefined && !allows(caller, highest)) return caller;
+  const less: Caller = { ...caller, scopes: highest === undefined ? [] : [highest] };
+  return caller.scopes.every((scope) => allows(less, scope)) ? less : { ...less, asksLess: true };
 }
 
 /** A caller as a viewer of sessions. */

@@ -3,7 +3,7 @@ import { evaluate, partyOfRow } from '../engine/policy.ts';
 import { InterlaneError } from '../errors.ts';
 import { levelName } from '../levels.ts';
 import { agentId as agentIdOf } from '../protocol/ids.ts';
-import { keyContext } from '../rules/agents.ts';
+import { contradiction, keyContext } from '../rules/agents.ts';
 import type { World } from '../rules/decide.ts';
 import {
   operatorReferences,
@@ -131,6 +131,8 @@ function* lookUp(t: Reading, look: Look, plan: ReferencePlan): Body<SessionRow[]
   const answers: SessionRow[][] = [];
   for (const lookup of plan.lookups) {
     const rows = (yield* rowsFor(t, lookup)).filter((row) => mayKnow(look, row));
+    const wrong = rows.length === 1 && lookup.by === 'id' ? contradiction(plan.agentId, rows[0]!.agent, 'session') : undefined;
+    if (wrong !== undefined) throw new InterlaneError('INVALID_REQUEST', wrong);
     answers.push(rows);
     if (rows.length > 0) break;
   }

@@ -14,7 +14,7 @@ import type { QueueMode } from '../protocol/run.ts';
 import type { DeliveryContext } from '../protocol/session.ts';
 import { budgetOf } from '../config/budget.ts';
 import type { Config } from '../config/schema.ts';
-import { keyContext, requireAgent, type AgentTable } from '../rules/agents.ts';
+import { contradiction, keyContext, requireAgent, type AgentTable } from '../rules/agents.ts';
 import { channelLevel, type World } from '../rules/decide.ts';
 import { formatSessionKey, ownedKey, requireSessionKey, sessionKind, type SessionKey } from '../rules/session-key.ts';
 import type { Store } from '../store/contract.ts';
@@ -87,8 +87,8 @@ export function createSessions(parts: SessionsParts) {
       // A repeated request with the same idempotency key finds the same session.
       const fresh = request.idempotencyKey === undefined ? parts.newId() : derivedId('create', asker.principal, request.idempotencyKey);
       const key = requireSessionKey(request.key ?? `dashboard:${fresh}`, keyContext(agents, agent));
-      if (request.agentId !== undefined && key.agent !== agent)
-        throw new InterlaneError('INVALID_REQUEST', `agentId is "${agent}", but the key belongs to "${key.agent}"; leave one of them out`);
+      const wrong = contradiction(request.agentId && agent, key.agent, 'key');
+      if (wrong !== undefined) throw new InterlaneError('INVALID_REQUEST', wrong);
       const made = newSession(agents, key, asker);
       const common = { key: formatSessionKey(key), operator: of(asker), now: parts.now() };
       return store.write(commands.open, { ...common, made, patch: request.patch }, { by: asker.principal });

@@ -166,7 +166,11 @@ describe('a turn that a guest took', () => {
     const lost = await guest.message();
     const found = await guest.inbox({ again: true });
     expect(found).toMatchObject({ status: 'message', attempt: 2, messages: [{ text: 'Hello' }] });
-    expect(await guest.reply(lost.turnId, 'Old')).toMatchObject({ isError: true, code: 'TURN_NOT_OPEN' });
+    expect(await guest.reply(lost.turnId, 'Old')).toMatchObject({
+      isError: true,
+      code: 'TURN_NOT_OPEN',
+      error: expect.stringContaining('inbox was called with again'),
+    });
     await guest.reply(found['turnId'] as string, 'New');
     expect(await answerOf(stage, runId)).toEqual(['ok', 'New']);
   });

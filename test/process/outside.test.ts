@@ -284,7 +284,11 @@ describe('a server at an address', () => {
     const stage = await open({ url: first.url, headers: { 'x-key': 'k' }, effect: 'pure' });
     expect(await text(stage, 'mock__echo', { text: 'over http' })).toBe('echo: over http');
     expect(first.asked.every((headers) => headers.get('x-key') === 'k')).toBe(true);
+    const once = await open({ url: first.url, effect: 'once' });
+    expect(await text(once, 'mock__echo', { text: 'x' })).toBe('echo: x');
     await first.close();
+    // Nothing listens there, so the call cannot have taken effect.
+    expect(await refused(once, 'mock__echo', { text: 'x' })).toMatchObject({ code: 'UNAVAILABLE' });
     expect(await refused(stage, 'mock__echo', { text: 'x' })).toMatchObject({ code: 'UNAVAILABLE' });
     const second = await httpToolServer(first.port);
     onTestFinished(() => second.close());

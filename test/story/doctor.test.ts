@@ -71,6 +71,18 @@ it('finds nothing in a state that is well, and each thing that is not', async ()
   expect(ill.status).not.toBe(0);
 });
 
+it('shows what the running gateway warns of', async () => {
+  const config = { mcp: { servers: { x: { url: 'http://127.0.0.1:1' } } } };
+  const stage = await testGateway({ config, clock: 'real', listen: true, caller: 'agent:main:main' });
+  await stage.tools([{ tool: 'x__echo' }]);
+  const { status, found } = await doctorOf(stage);
+  expect(status).toBe(0);
+  expect(found('gateway')).toMatchObject([
+    { state: 'ok' },
+    { state: 'note', says: expect.stringContaining('mcp.servers.x cannot be reached') },
+  ]);
+});
+
 it('says of a damaged store in plain words what it is and what to do, also where only a part of it is damaged', async () => {
   const stage = await testGateway();
   for (let n = 0; n < 30; n++) await stage.answer('x'.repeat(2_000));

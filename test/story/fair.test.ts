@@ -120,7 +120,10 @@ it('a connection that waits for many runs, or took many, may still ask and stop 
   await expect(wire.call('agent.wait', { runId: 'run-0', timeoutMs: 3_600_000 })).rejects.toMatchObject({ details: { code: 'BUSY' } });
   const late = wire.ask('agent', { message: 'x', idempotencyKey: 'late' });
   const answers = [await wire.frame(({ id }) => id === late, 1), await wire.frame(({ id }) => id === late, 2)];
-  expect(answers).toMatchObject([{ ok: true, payload: { status: 'accepted' } }, { ok: false, error: { details: { code: 'BUSY' } } }]);
+  expect(answers).toMatchObject([
+    { ok: true, payload: { status: 'accepted' } },
+    { ok: false, error: { details: { code: 'BUSY' } } },
+  ]);
   expect(await wire.call('chat.abort', { sessionKey: 'main' })).toMatchObject({ runIds: ['run-0'] });
   expect(await wire.answer('wait-0')).toMatchObject({ state: 'aborted' });
   await wire.answer(`wait-${places - 1}`);

@@ -2,6 +2,7 @@
 import { describe, expect, it, vi } from 'vitest';
 import { adminToken, testGateway, type ConfigText } from '../harness/gateway.ts';
 import { Published, published } from '../harness/published.ts';
+import { Wire } from '../harness/socket.ts';
 import { started } from '../harness/terminal.ts';
 
 // Nothing here depends on how long it takes; a machine with other work to do may take its time.
@@ -78,6 +79,33 @@ describe('a message to a key without a session', () => {
       expect({ sessionKey, sent, ran }).toEqual({ sessionKey, sent: refusal, ran: refusal });
     }
     expect((await client.call('sessions.list', { archived: 'all' })).count).toBe(2);
+  });
+
+  it('is refused, as any request, with an agent beside the key or the session id that is not its agent', async () => {
+    const { gw, client } = await open();
+    const { id } = await gw.rows.session('agent:bo:main');
+    const refused = await Promise.all([
+      code(client.call('agent', { sessionKey: 'agent:bo:main', agentId: 'main', message: 'x', idempotencyKey: 'k1' })),
+      code(client.call('agent', { sessionKey: 'agent:bo:new', agentId: 'main', message: 'x', idempotencyKey: 'k2' })),
+      code(client.call('agent', { sessionId: id, agentId: 'main', message: 'x', idempotencyKey: 'k3' })),
+      code(client.call('chat.send', { sessionKey: 'agent:bo:new', agentId: 'nobody', message: 'x', idempotencyKey: 'k4' })),
+      code(client.call('chat.history', { sessionKey: 'agent:bo:main', agentId: 'main' })),
+      code(client.call('sessions.resolve', { key: 'agent:bo:main', agentId: 'main' })),
+      code(client.call('sessions.create', { key: 'agent:bo:main', agentId: 'main' })),
+      code(client.call('chat.send', { sessionKey: 'bare', agentId: 'nobody', message: 'x', idempotencyKey: 'k5' })),
+    ]);
+    expect(refused).toEqual([...Array<string>(7).fill('INVALID_REQUEST'), 'AGENT_NOT_FOUND']);
+    expect(await client.call('sessions.resolve', { sessionId: id, agentId: 'Bo' })).toMatchObject({ key: 'agent:bo:main' });
+  });
+
+  it('is refused to a connection that asked for fewer scopes than its token has, and the error says so', async () => {
+    const { gw } = await open();
+    const send = async (scopes?: string[]) => {
+      const wire = await Wire.connect(gw.port, await gw.token(`t${scopes?.length}`, { scopes: ['operator.write'] }), scopes && { scopes });
+      return wire.call('sessions.reset', { key: 'main' }).catch((error: Error) => error.message);
+    };
+    expect(await send([])).toMatch(/this connection asked for no scopes only; connect with more scopes/);
+    expect(await send(['operator.read'])).toMatch(/this connection asked for operator\.read only/);
   });
 
   it('is refused by the other doors, and for a session id or a send policy that says no', async () => {

@@ -23,6 +23,8 @@ const byOperator = async (gw: TestGateway, sessionKey: string, token?: string) =
   const answer = await gw.call('chat.history', { sessionKey }, token).catch((error: Error) => error.message);
   return suggested(answer as string);
 };
+const resolved = async (gw: TestGateway, reference: { label: string } | { sessionId: string }) =>
+  suggested((await gw.call('sessions.resolve', reference).catch((error: Error) => error.message)) as string);
 
 describe('a miss suggests', () => {
   it.each([
@@ -48,6 +50,7 @@ describe('a miss suggests', () => {
     expect(await send('Lunch plnas')).toEqual(['Lunch plans']);
     expect(await send('dinner', 'bo')).toEqual(['Dinner']);
     expect(await send('dinner', 'ana')).toEqual(['']);
+    expect(await resolved(gw, { label: 'Lunch plnas' })).toEqual(['Lunch plans']);
   });
 
   it('the id that a misspelt id is', async () => {
@@ -56,6 +59,7 @@ describe('a miss suggests', () => {
     const typo = `${id.slice(0, 20)}${id[20] === '0' ? '1' : '0'}${id.slice(21)}`;
     expect(await byTool(gw, { sessionKey: typo })).toEqual([id]);
     expect(await byOperator(gw, typo)).toEqual([id]);
+    expect(await resolved(gw, { sessionId: typo })).toEqual([id]);
   });
 
   it('an old session among thousands of newer ones, without looking through them', async () => {

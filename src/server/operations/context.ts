@@ -7,6 +7,7 @@ import type { OperationName, ReadParams, Results } from '../../protocol/operatio
 import { isTerminal } from '../../protocol/run.ts';
 import { keyContext } from '../../rules/agents.ts';
 import type { World } from '../../rules/decide.ts';
+import type { Reference } from '../../rules/reference.ts';
 import type { Routes } from '../../rules/route.ts';
 import { formatSessionKey, mainKey } from '../../rules/session-key.ts';
 import type { LiveFacts } from '../../sessions/describe.ts';
@@ -74,7 +75,7 @@ export function createContext(parts: OperationParts) {
   const asker = ({ caller }: Call): Asker => ({ principal: principalOf(caller.name), level: caller.level });
   const operator = ({ caller }: Call) => ({ level: caller.level, sends: false });
   const find = (call: Call, reference: Named) => store.read(findSession(view(call)), reference, call.pace);
-  const need = (call: Call, reference: Named) => store.read(requireSession(view(call)), reference, call.pace);
+  const need = (call: Call, reference: Reference) => store.read(requireSession(view(call)), reference, call.pace);
   const needLife = (call: Call, reference: LifeReference) => store.read(requireLife(view(call)), reference, call.pace);
   /**
    * The session of a message that an operator sends, which may be a new one: a well-formed key opens its session. A session id never

@@ -104,7 +104,8 @@ export function sessionHandlers(context: Context): Handlers<keyof typeof table> 
         });
       }
       if (allowMissing) return { ok: false };
-      if (key !== undefined) await need(call, { session: key, agentId });
+      // Its error suggests similar sessions.
+      if (key !== undefined || spawnedBy === undefined) await need(call, { session: key ?? sessionId, label, shortId, agentId });
       throw new InterlaneError('SESSION_NOT_FOUND', `session ${JSON.stringify(given[0]!.slice(0, 200))} was not found; see sessions.list`);
     },
     'sessions.preview': async ({ keys, limit = 5, maxChars = 240 }, call) => ({
