@@ -247,7 +247,7 @@ async function contextOf(gateway: Running, setting: Setting, key: string, now: n
     modelOf: () => undefined,
     online: () => false,
     transcriptPath: () => undefined,
-    workspace: () => ({ path: '', name: '', older: '' }),
+    workspace: () => ({ path: '', counted: '', name: '', older: '' }),
     highest: 'RESTRICTED',
     room: { bytes: 0, files: 0 },
     recap: () => Promise.reject(new Error('nothing is summed up here')),

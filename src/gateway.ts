@@ -252,6 +252,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
   };
   const close = () => (closing ??= closeAll());
   try {
+    await outbox.doubtRestored(); // before the engine makes deliveries, which no backup has
     const member = await engine.start(mainSessions(current().world));
     clockJumped = (ms) => void engine.clockJumped(ms).catch((thrown: unknown) => report('move of due times', thrown));
     await outbox.start(member);

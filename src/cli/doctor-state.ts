@@ -1,10 +1,11 @@
 // What `interlane doctor` finds in the stored state: lanes that stand still, flows that are late, files of no session, a clock that was set.
-import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { idOfFile } from '../sessions/transcripts.ts';
 import type { Body, Reading } from '../store/contract.ts';
+import { namesIn, workspacesFolder } from '../store/sqlite/files.ts';
 import { snapshot } from '../store/sqlite/inspect.ts';
 import { due } from '../store/tables/exchanges.ts';
-import { newestAt } from '../store/tables/feed.ts';
+import { newest } from '../store/tables/feed.ts';
 import { stuckLanes } from '../store/tables/run-pages.ts';
 import { hasId } from '../store/tables/sessions.ts';
 import { bad, note, ok, type Finding } from './doctor-finding.ts';
@@ -25,7 +26,7 @@ export function checkWork(stateDir: string, now: number, isRunning: boolean): Fi
       ...lanes(read((t) => stuckLanes(t, most))),
       ...flows(read((t) => due(t, now - graceMs, most)).length, isRunning),
       ...workspaces(stateDir, (id) => read((t) => hasId(t, id))),
-      ...clock(read(newestAt), now),
+      ...clock(read(newest)?.at, now),
     ];
   } finally {
     stored.close();
@@ -49,11 +50,13 @@ function flows(late: number, isRunning: boolean): Finding[] {
 
 /** Directories whose session is gone. The gateway removes them in time. */
 function workspaces(stateDir: string, isKnown: (id: string) => boolean): Finding[] {
-  const root = join(stateDir, 'workspaces');
+  const root = join(stateDir, workspacesFolder);
   const gone: string[] = [];
   for (const agent of namesIn(root))
-    for (const name of namesIn(join(root, agent)))
-      if (gone.length < most && !isKnown(decodeURIComponent(name))) gone.push(join(root, agent, name));
+    for (const name of namesIn(join(root, agent))) {
+      const id = idOfFile(name);
+      if (id !== undefined && gone.length < most && !isKnown(id)) gone.push(join(root, agent, name));
+    }
   if (gone.length === 0) return [];
   const says = `${count(gone.length, 'workspace')} of sessions that do not exist: ${gone.slice(0, named).join(', ')}${gone.length > named ? ', …' : ''}`;
   return [note('files', says, 'the gateway removes them; keep what you need before that')];
@@ -63,12 +66,4 @@ function clock(newest: number | undefined, now: number): Finding[] {
   if (newest === undefined || newest <= now + graceMs) return [];
   const says = `the newest event is ${span(newest - now)} in the future, so the clock was set back`;
   return [note('clock', says, 'check the time of this machine; times of messages may be out of order')];
-}
-
-function namesIn(directory: string): string[] {
-  try {
-    return readdirSync(directory);
-  } catch {
-    return [];
-  }
 }

@@ -9,8 +9,11 @@ import type { DeliveryRow, SessionRow } from '../store/rows.ts';
 import * as deliveries from '../store/tables/deliveries.ts';
 import { isRestored, restoredIsSettled } from '../store/tables/meta.ts';
 import * as sessions from '../store/tables/sessions.ts';
+import * as calls from '../store/tables/tool-calls.ts';
 
 const orphansAtOnce = 50;
+/** A message that cannot be sent blocks later ones for at most this long. */
+const giveUpMs = 10 * 60_000;
 
 /** Takes heads of destinations that are due. Evaluates policy again: it may have changed since the text was queued. */
 export function beginSending(
@@ -60,8 +63,8 @@ export interface Settlement {
   state: DeliveryState;
   error?: string;
   platformId?: string;
-  /** When to try again. */
-  dueAt?: number;
+  /** The wait before the next attempt. */
+  afterMs?: number;
   /** Nobody may send it again. */
   final?: true;
 }
@@ -71,18 +74,22 @@ export const settleDelivery: EngineCommand<Settlement & { pk: number; destKey: s
   *body(t, { pk, destKey, attempts, now, ...settled }) {
     yield* t.lock(`dest:${destKey}`);
     const delivery = yield* deliveries.underWay(t, pk, attempts);
-    if (delivery) yield* settle(t, delivery, yield* sessions.get(t, delivery.session_pk), settled, now);
+    if (!delivery) return;
+    // The row and not what the outbox remembers: a clock jump during the attempt moves the time in the row.
+    const late = settled.state === 'pending' && now - delivery.first_at > giveUpMs;
+    const outcome: Settlement = late ? { state: 'dead', error: `given up after ${attempts} attempts: ${settled.error}` } : settled;
+    yield* settle(t, delivery, yield* sessions.get(t, delivery.session_pk), outcome, now);
   },
 };
 
 /** Deletes the text of a delivery that is over. One that failed or has an unknown outcome keeps it: an operator may send it again. */
 export function* settle(t: Tx, delivery: DeliveryRow, session: SessionRow, settled: Settlement, now: number): Body<void> {
-  const { state, error, platformId, dueAt, final } = settled;
+  const { state, error, platformId, afterMs, final } = settled;
   yield* deliveries.settle(t, delivery.pk, {
     state,
     error: error ?? null,
     platformId: platformId ?? null,
-    dueAt: dueAt ?? delivery.due_at,
+    dueAt: afterMs === undefined ? delivery.due_at : now + afterMs,
     text: state === 'sent' || final ? '' : delivery.text,
     head: state === 'pending' ? delivery.head : 0,
   });
@@ -99,11 +106,12 @@ export const orphanSending: EngineCommand<{ owner: number; now: number }, number
   },
 };
 
-/** In a restored state: what was open when the backup was made may have been sent after it. Call again until it returns 0. */
+/** In a restored state: what was open when the backup was made may have been sent or called after it. Call again until it returns 0. */
 export const doubtRestored: EngineCommand<{ now: number }, number> = {
-  name: 'doubt restored deliveries',
+  name: 'doubt restored',
   *body(t, { now }) {
     if (!(yield* isRestored(t))) return 0;
+    yield* calls.assumeStarted(t);
     const open = yield* deliveries.someOpen(t, orphansAtOnce);
     yield* giveUp(t, open, 'this was pending in the backup that was restored; it may have been sent after the backup was made', now);
     if (open.length === 0) yield* restoredIsSettled(t);

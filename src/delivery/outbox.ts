@@ -23,8 +23,6 @@ export interface OutboxParts {
 const atOnce = 16;
 const firstRetryMs = 1_000;
 const longestRetryMs = 5 * 60_000;
-/** A message that cannot be sent blocks later ones for at most this long. */
-const giveUpMs = 10 * 60_000;
 const shortestSleepMs = 50;
 const longestSleepMs = 5_000;
 /** The interval without work: a queued message wakes the outbox. */
@@ -49,14 +47,19 @@ export class Outbox {
     this.begin = beginSending(parts.current);
   }
 
-  /** Marks deliveries that the last gateway was sending when it died as unknown; they are not sent again automatically. */
-  async start(member: number): Promise<void> {
+  /** After a restore: call this before anything makes a delivery, because all that is open counts as part of the backup. */
+  async doubtRestored(): Promise<void> {
     const { store, clock, warn } = this.parts;
-    this.member = member;
     let doubted = 0;
     for (let n = 1; n > 0; doubted += n) n = await store.write(doubtRestored, { now: clock.now() }, { urgent: true });
     if (doubted > 0)
       warn(`${doubted} deliveries were pending in the backup that was restored; their outcome is unknown, and they are not sent`);
+  }
+
+  /** Marks deliveries that the last gateway was sending when it died as unknown; they are not sent again automatically. */
+  async start(member: number): Promise<void> {
+    const { store, clock } = this.parts;
+    this.member = member;
     while ((await store.write(orphanSending, { owner: member, now: clock.now() }, { urgent: true })) > 0);
     this.undoFollow = store.follow((events) => {
       if (events.some((event) => event.kind === 'delivery' && event.state === 'pending')) this.look();
@@ -128,7 +131,7 @@ export class Outbox {
   }
 
   private async attempt(delivery: DeliveryRow): Promise<Settlement> {
-    const { clock, channels } = this.parts;
+    const { channels } = this.parts;
     const channel = channels.get(delivery.channel);
     if (!channel) return { state: 'failed', error: `channel "${delivery.channel}" is not connected` };
     const { id, recipient, text } = delivery;
@@ -151,10 +154,8 @@ export class Outbox {
       case 'unknown':
         return { state: 'unknown', error: result.error };
       case 'retry': {
-        if (clock.now() - delivery.first_at > giveUpMs)
-          return { state: 'dead', error: `given up after ${delivery.attempts} attempts: ${result.error}` };
         const afterMs = Math.min(result.afterMs ?? firstRetryMs * 2 ** (delivery.attempts - 1), longestRetryMs);
-        return { state: 'pending', error: result.error, dueAt: clock.now() + afterMs };
+        return { state: 'pending', error: result.error, afterMs };
       }
     }
   }

@@ -1,9 +1,10 @@
 // The engine: the kernel's API for the rest of the gateway. Its parts keep lanes moving, sweep due rows, and resolve pending waits.
+import { sleep } from '../clock.ts';
 import { InterlaneError } from '../errors.ts';
 import type { RunView } from '../protocol/run.ts';
 import type { SessionRow } from '../store/rows.ts';
 import { accept, type Accepted, type AcceptArgs } from './accept.ts';
-import { doubtRestoredCalls, joinStore } from './member.ts';
+import { joinStore } from './member.ts';
 import { answerOffer, giveBack, takeOffer, type Answered, type Inbox } from './offers.ts';
 import type { Operator } from './policy.ts';
 import { moveDueTimes, setBackSince } from './rearm.ts';
@@ -33,6 +34,7 @@ export class Engine {
   private readonly room: WaitingRoom;
   private readonly commands: ReturnType<typeof makeCommands>;
   private undoFollow: () => void = () => {};
+  private readonly closing = new AbortController();
 
   constructor(parts: EngineParts) {
     this.parts = parts;
@@ -55,7 +57,6 @@ export class Engine {
   async start(mains: Main[]): Promise<number> {
     const { store, clock, host } = this.parts;
     const owner = await store.write(joinStore, { ...host, now: clock.now() }, { urgent: true });
-    await store.write(doubtRestoredCalls, {}, { urgent: true });
     const setBack = await store.read(setBackSince, { now: clock.now() });
     if (setBack !== 0) await this.clockJumped(setBack);
     while ((await store.write(this.commands.recover, { owner, now: clock.now() }, { urgent: true })) > 0);
@@ -86,7 +87,7 @@ export class Engine {
         return await store.write(this.commands.moveDueTimes, { byMs, now: clock.now() }, { urgent: true });
       } catch (thrown) {
         if (!(thrown instanceof InterlaneError && thrown.code === 'STORE_FAILED')) throw thrown;
-        await new Promise<void>((resolve) => clock.after(retryMs, resolve));
+        await sleep(clock, retryMs, this.closing.signal);
       }
     }
   }
@@ -98,6 +99,7 @@ export class Engine {
   }
 
   async close(graceMs: number): Promise<void> {
+    this.closing.abort(new InterlaneError('STORE_FAILED', 'due times were not moved: the gateway is stopping'));
     this.sweeper.close();
     await this.scheduler.close(graceMs);
     this.room.close();

@@ -79,3 +79,9 @@ it('a thread searches a long text, with the same result', async () => {
   await verdicts.close();
   expect(await cut).toEqual([{ failed: expect.any(String) as string }]);
 });
+
+it('after the close no thread is started: a text that was not searched does not pass', async () => {
+  const { store, verdicts, ask } = opened(worldOf('4711'));
+  await verdicts.close();
+  expect(await store.write(ask(), { text: 'x'.repeat(200_000) })).toEqual([{ failed: 'the gateway is stopping' }]);
+});

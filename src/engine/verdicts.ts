@@ -43,6 +43,7 @@ export class Verdicts {
   private readonly current: () => { world: World };
   private readonly ready = new Map<string, Verdict[]>();
   private thread: TextThread | undefined;
+  private closed = false;
 
   constructor(current: () => { world: World }) {
     this.current = current;
@@ -87,6 +88,7 @@ export class Verdicts {
   }
 
   async close(): Promise<void> {
+    this.closed = true;
     await this.thread?.close();
   }
 
@@ -118,6 +120,7 @@ export class Verdicts {
     // Short strings cost more than their length.
     const work = text.length * patterns.length * (form === 'message' ? 1 : 4);
     if (text.length <= longText && work <= muchWork) return findText(policy, hook, text);
+    if (this.closed) return patterns.map(() => ({ failed: 'the gateway is stopping' }));
     if (!this.thread?.alive) this.thread = new TextThread();
     return this.thread.search({ patterns: patterns.map((pattern) => pattern?.pattern()), text, form });
   }

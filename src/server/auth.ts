@@ -7,7 +7,7 @@ import type { Scope } from '../protocol/frame.ts';
 import type { Level } from '../protocol/labels.ts';
 import type { TokenView } from '../protocol/result.ts';
 import { mayFlow } from '../rules/taint.ts';
-import type { ReadQuery, Store } from '../store/contract.ts';
+import type { Body, ReadQuery, Store, Writing } from '../store/contract.ts';
 import * as readMarks from '../store/tables/read-marks.ts';
 import * as tokens from '../store/tables/tokens.ts';
 import { Guesses } from './guesses.ts';
@@ -48,6 +48,7 @@ export class Auth {
   /** The tokens that were used of each session. */
   private readonly bound = new Map<string, Set<string>>();
   private deletions = 0;
+  private closed = false;
   private readonly guesses: Guesses;
 
   constructor(parts: AuthParts) {
@@ -115,7 +116,7 @@ export class Auth {
   /** From now on its connections end with it. */
   private watch({ tokenId, sessionKey, expiresAt }: Caller): void {
     if (sessionKey !== undefined) this.bound.set(sessionKey, (this.bound.get(sessionKey) ?? new Set()).add(tokenId));
-    if (expiresAt === undefined || this.expiries.has(tokenId)) return;
+    if (this.closed || expiresAt === undefined || this.expiries.has(tokenId)) return;
     const arm = () => {
       const left = expiresAt - this.parts.now();
       if (left > 0) this.expiries.set(tokenId, this.parts.after(Math.min(left, expiryCheckMs), arm));
@@ -131,7 +132,14 @@ export class Auth {
     this.bound.delete(sessionKey);
   }
 
+  /** Tries that wait for their turn are refused now. */
+  stopWaits(): void {
+    this.guesses.close();
+  }
+
   close(): void {
+    this.closed = true;
+    this.stopWaits();
     for (const cancel of this.expiries.values()) cancel();
     this.expiries.clear();
   }
@@ -314,7 +322,7 @@ const anyOperator: ReadQuery<object, boolean> = { name: 'any operator', body: (t
 const create: EngineCommand<{ row: tokens.TokenRow; by: Level }, void> = {
   name: 'create token',
   *body(t, { row, by }) {
-    yield* tokens.removeExpired(t, row.created_at);
+    yield* removeExpired(t, row.created_at);
     const other = yield* tokens.byName(t, row.name);
     if (other) throw mayKnow(other, by) ? taken(row.name) : reservedName('token', row.name);
     yield* tokens.insert(t, row);
@@ -361,5 +369,10 @@ const markUsed: EngineCommand<{ id: string; now: number }, void> = {
 
 const dropExpired: EngineCommand<{ now: number }, void> = {
   name: 'drop expired tokens',
-  body: (t, { now }) => tokens.removeExpired(t, now),
+  body: (t, { now }) => removeExpired(t, now),
 };
+
+/** With what they have read: the next token of the name is another reader. */
+function* removeExpired(t: Writing, now: number): Body<void> {
+  for (const name of yield* tokens.removeExpired(t, now)) yield* readMarks.removeBy(t, principalOf(name));
+}

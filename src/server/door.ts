@@ -228,10 +228,11 @@ export async function openDoor(listen: Listen, parts: DoorParts): Promise<Door &
     live.close();
     streams.close();
     http.close();
-    undoDeletions();
-    auth.close();
+    auth.stopWaits(); // the server waits for its requests, and these would wait for their turn
     await mcp.close();
     await server.close('the gateway is stopping');
+    undoDeletions();
+    auth.close(); // the last request may have watched one more token
   };
   // The commands of this machine's own user need no setup: they read the address and a secret that lives as long as this process.
   const secret = parts.secret(32);

@@ -18,6 +18,8 @@ const mostAddresses = 10_000;
 export class Guesses {
   private readonly parts: { now(): number; after(ms: number, work: () => void): () => void };
   private readonly guessers = new Map<string, Guesser>();
+  private readonly waiting = new Set<() => void>();
+  private closed = false;
 
   constructor(parts: Guesses['parts']) {
     this.parts = parts;
@@ -31,8 +33,29 @@ export class Guesses {
     const wait = Math.max(0, guesser.next - now);
     if (wait > longestWaitMs) return false;
     guesser.next = now + wait + eachMs;
-    if (wait > 0) await new Promise<void>((resolve) => void this.parts.after(wait, resolve));
-    return true;
+    return wait === 0 || this.turn(wait);
+  }
+
+  /** Ends the waits: no try is made any more. */
+  close(): void {
+    this.closed = true;
+    for (const stop of this.waiting) stop();
+  }
+
+  private turn(waitMs: number): Promise<boolean> {
+    if (this.closed) return Promise.resolve(false);
+    return new Promise((resolve) => {
+      const end = (may: boolean) => {
+        this.waiting.delete(stop);
+        resolve(may);
+      };
+      const cancel = this.parts.after(waitMs, () => end(true));
+      const stop = () => {
+        cancel();
+        end(false);
+      };
+      this.waiting.add(stop);
+    });
   }
 
   /** Counts a wrong secret, and says whether its address gave too many lately. */

@@ -121,6 +121,7 @@ export function createHistory(parts: HistoryParts) {
             deliver,
             reset: () => {
               reader.leave();
+              unwatch();
               startOver().catch(over);
             },
             failed: over,
@@ -132,6 +133,7 @@ export function createHistory(parts: HistoryParts) {
       };
       /** Live text comes after the messages before it. It has no id: a reader that comes back gets it again. */
       const watch = () => {
+        if (stream.ended) return;
         const watcher: Watcher = { viewer, watches: (one) => one === key, wants: 'chat', send: (event, text) => stream.send(event, text) };
         unwatch = live.watch(watcher);
         void live.tellSoFar(watcher, key);

@@ -6,14 +6,23 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { FeedEvent } from '../protocol/event.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
+import { transcriptsFolder } from '../store/sqlite/files.ts';
 import { entriesAfter, headerLine, lifeById, lineOf } from './transfer.ts';
-
-const folder = 'transcripts';
 
 /** A name of a file that is the id itself, unless the id has characters that a path could not have. */
 export const fileNameOf = (id: string) => encodeURIComponent(id).replaceAll('.', '%2E');
 
-const fileOf = (stateDir: string, sessionId: string) => join(stateDir, folder, `${fileNameOf(sessionId)}.jsonl`);
+/** The id that a file or directory has its name from; undefined if the gateway gives no such name. */
+export function idOfFile(name: string): string | undefined {
+  try {
+    const id = decodeURIComponent(name);
+    return fileNameOf(id) === name ? id : undefined;
+  } catch {
+    return undefined; // a percent sign without a code
+  }
+}
+
+const fileOf = (stateDir: string, sessionId: string) => join(stateDir, transcriptsFolder, `${fileNameOf(sessionId)}.jsonl`);
 
 /** The file of a transcript, if there is one. */
 export function transcriptPath(stateDir: string, sessionId: string): string | undefined {
@@ -26,7 +35,7 @@ export async function writeTranscript(stateDir: string, sessionId: string, lines
   const file = fileOf(stateDir, sessionId);
   // Several processes may write the same transcript: the gateway and an export.
   const part = `${file}.${process.pid}`;
-  await mkdir(join(stateDir, folder), { recursive: true, mode: 0o700 });
+  await mkdir(join(stateDir, transcriptsFolder), { recursive: true, mode: 0o700 });
   try {
     await pipeline(Readable.from(lines), createWriteStream(part, { mode: 0o600, flush: true }));
     await rename(part, file);

@@ -78,19 +78,36 @@ export const filesWrite = defineTool({
   }),
   async run(context, args) {
     const { store, session, room: most } = context;
-    const { name } = context.workspace(session);
+    const { name, counted } = context.workspace(session);
     return inWorkspace('files_write', context, (workspace) =>
-      workspace.write(args.path, args.text, context.key, async (change) => {
-        const take = () => store.write(takeRoom, { name, level: session.taint, ...change, most });
-        await take().catch(async (thrown: unknown) => {
-          if (!(thrown instanceof InterlaneError) || thrown.code !== 'WORKSPACE_FULL') throw thrown;
-          await store.write(recountRoom, { name, ...(await workspace.count(most)) });
-          await take();
-        });
-      }),
+      inTurn(name, () =>
+        workspace.write(args.path, args.text, context.key, async (change) => {
+          const take = () => store.write(takeRoom, { name, level: session.taint, ...change, most });
+          await take().catch(async (thrown: unknown) => {
+            if (!(thrown instanceof InterlaneError) || thrown.code !== 'WORKSPACE_FULL') throw thrown;
+            await store.write(recountRoom, { name, ...(await new Workspace(counted).count(most)) });
+            await take();
+          });
+        }),
+      ),
     );
   },
 });
+
+/** The last write of each workspace that is being written to. */
+const writes = new Map<string, Promise<unknown>>();
+
+/** One write at a time into a workspace: the size of the old file is part of the reservation, so no other write may replace it meanwhile. */
+async function inTurn<T>(name: string, write: () => Promise<T>): Promise<T> {
+  const turn = (writes.get(name) ?? Promise.resolve()).then(write);
+  const over = turn.catch(() => {});
+  writes.set(name, over);
+  try {
+    return await turn;
+  } finally {
+    if (writes.get(name) === over) writes.delete(name);
+  }
+}
 
 /** A part may end in the middle of a character; the next part then begins with it. */
 function textOf(bytes: Buffer, more: boolean, name: string): { text: string; used: number } {

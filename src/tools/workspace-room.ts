@@ -7,6 +7,8 @@ import * as workspaces from '../store/tables/workspaces.ts';
 /** Where the files of a session are, and the names of its level. */
 export interface Place {
   path: string;
+  /** The directory that the room is counted in: the outermost one, if one workspace is inside another. */
+  counted: string;
   name: string;
   /** The name of the level that files had before directories had rows. */
   older: string;
@@ -36,7 +38,7 @@ export const takeRoom: EngineCommand<workspaces.WorkspaceRow & { most: Room }, v
   },
 };
 
-/** After files were deleted by hand there is room again. */
+/** Files were written and deleted by hand too, so the directory decides how much is left. */
 export const recountRoom: EngineCommand<Room & { name: string }, void> = {
   name: 'recount room',
   body: (t, { name, bytes, files }) => workspaces.recount(t, name, bytes, files),

@@ -8,13 +8,12 @@ import type { AgentEntry } from '../protocol/settings.ts';
 import { isMain, keyContext } from '../rules/agents.ts';
 import type { World } from '../rules/decide.ts';
 import { requireSessionKey } from '../rules/session-key.ts';
-import { fileNameOf } from '../sessions/transcripts.ts';
+import { fileNameOf, idOfFile } from '../sessions/transcripts.ts';
 import type { ReadQuery, Store } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
+import { workspacesFolder } from '../store/sqlite/files.ts';
 import { hasId } from '../store/tables/sessions.ts';
 import type { Place } from './workspace-room.ts';
-
-const folder = 'workspaces';
 
 /** An agent's main session has the directory that the config sets; any other session has one of its own. */
 export function workspaceDirs(
@@ -33,9 +32,13 @@ export function workspaceDirs(
   const outermost = (path: string) => paths.find((other) => isWithin(path, other))!;
   return ({ key, agent, id }) => {
     const path = isMain(requireSessionKey(key, keyContext(agents, agent))) ? configured.get(agent) : undefined;
-    if (path !== undefined) return { path, name: `dir:${outermost(path)}`, older: `agent:${agent}` };
+    if (path !== undefined) {
+      const counted = outermost(path);
+      return { path, counted, name: `dir:${counted}`, older: `agent:${agent}` };
+    }
     const name = `session:${id}`;
-    return { path: join(state, folder, agent, fileNameOf(id)), name, older: name };
+    const own = join(state, workspacesFolder, agent, fileNameOf(id));
+    return { path: own, counted: own, name, older: name };
   };
 }
 
@@ -55,11 +58,11 @@ export function workspaceFindings(
 
 /** Deletes the directories of sessions that no longer exist. A session gets its row before its directory. */
 export async function forgetWorkspaces(stateDir: string, store: Pick<Store<never>, 'read'>): Promise<void> {
-  const root = join(stateDir, folder);
-  for (const agent of await namesIn(root)) {
-    for (const name of await namesIn(join(root, agent))) {
-      if (!(await store.read(isKnown, { id: decodeURIComponent(name) })))
-        await rm(join(root, agent, name), { recursive: true, force: true });
+  const root = join(stateDir, workspacesFolder);
+  for (const agent of await readdir(root).catch(() => [])) {
+    for (const name of await readdir(join(root, agent)).catch(() => [])) {
+      const id = idOfFile(name);
+      if (id !== undefined && !(await store.read(isKnown, { id }))) await rm(join(root, agent, name), { recursive: true, force: true });
     }
   }
 }
@@ -71,7 +74,6 @@ const isKnown: ReadQuery<{ id: string }, boolean> = {
   },
 };
 
-const namesIn = (directory: string) => readdir(directory).catch((): string[] => []);
 const pathOf = (workspace: string, home: string) => real(workspace.replace(/^~(?=\/)/, home));
 const real = (path: string) => (existsSync(path) ? realpathSync(path) : resolve(path));
 const isWithin = (path: string, directory: string) =>

@@ -79,6 +79,25 @@ describe.each([
     expect(seconds).toBeLessThanOrEqual(16);
   });
 
+  it('does not end the attempts of a delivery that was being sent then', async () => {
+    const held = Promise.withResolvers<SendOutcome>();
+    const got: string[] = [];
+    const channel: Channel = {
+      name: 'loopback',
+      send: ({ text }) => (got.push(text) === 1 ? held.promise : Promise.resolve({ outcome: 'sent' })),
+    };
+    const gw = await started({ channels: [channel] });
+    await gw.answer('hello');
+    await gw.until(() => got.length === 1);
+    gw.clock.setForward(jump);
+    held.resolve({ outcome: 'retry', error: 'the network changed', afterMs: 20_000 });
+    const seconds = await secondsUntil(gw, () => got.length === 2);
+    expect(seconds).toBeGreaterThan(17);
+    expect(seconds).toBeLessThanOrEqual(21);
+    await gw.finished();
+    expect(await gw.rows.deliveries({}, 'state', 'attempts')).toEqual([{ state: 'sent', attempts: 2 }]);
+  });
+
   it('leaves a guest the time it had left for its turn', async () => {
     const gw = await started();
     const { key, token } = await gw.call('guests.join', { name: 'fable' });

@@ -50,6 +50,7 @@ describe('an operator', () => {
       'bo',
       'ana',
     ]);
+    expect((await gw.call('deliveries.list', { states: ['unknown', 'unknown'] })).deliveries).toHaveLength(1);
     expect((await gw.call('deliveries.list', { key: 'agent:main:direct:cy', states: ['failed'] })).deliveries).toEqual([]);
     const seen: string[] = [];
     let cursor: string | undefined;

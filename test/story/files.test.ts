@@ -117,6 +117,39 @@ describe('a workspace', () => {
     expect(await write('e', 10)).toMatchObject({ size: 10, created: false });
   });
 
+  it('has no more room for writes at the same time, and counts files that came or went by hand', async () => {
+    const workspace = directory();
+    const inner = join(workspace, 'inner');
+    const list = [
+      { id: 'main', workspace },
+      { id: 'bo', workspace: inner },
+    ];
+    const config = { agents: { list }, tools: { files: { maxMiB: 1, maxFiles: 100 } } };
+    const stage = await testGateway({ config, caller: main, channels: [], listen: true });
+    const token = await stage.token('program', { sessionKey: main });
+    const atOnce = (count: number, path: (n: number) => string, size: number) =>
+      Promise.all(Array.from({ length: count }, (_, n) => stage.post('/tools/files_write', write(path(n), size).args, { token })));
+    const write = (path: string, size: number) => ({ tool: 'files_write', args: { path, text: 'x'.repeat(size) } });
+    const bytes = async () => (await stage.rows.workspaces()).map((row) => row.bytes);
+    await stage.tools([write('a', 900_000)]);
+    await atOnce(6, () => 'a', 0);
+    expect(await bytes()).toEqual([0]);
+    await atOnce(6, (n) => `f${n}`, 300_000);
+    expect(readdirSync(workspace).filter((name) => name.startsWith('f'))).toHaveLength(3);
+    for (const name of readdirSync(workspace)) rmSync(join(workspace, name), { recursive: true });
+    writeFileSync(join(workspace, 'by-hand'), 'x'.repeat(200_000));
+    // The row says 900,000, the directory 200,000; the inner workspace counts what is in the outer one.
+    await stage.tools([write('g', 500_000)], 'agent:bo:main');
+    expect(await bytes()).toEqual([700_000]);
+    writeFileSync(join(workspace, 'by-hand'), 'x'.repeat(600_000));
+    expect(await stage.tool('files_write', write('h', 400_000).args)).toMatchObject({ code: 'WORKSPACE_FULL' });
+    expect(await bytes()).toEqual([1_100_000]);
+    // What shrinks by more than the row has leaves nothing.
+    writeFileSync(join(inner, 'g'), 'x'.repeat(2_000_000));
+    await stage.tools([write('inner/g', 0)]);
+    expect(await bytes()).toEqual([0]);
+  });
+
   it('says what is wrong in its own words, and not where it is', async () => {
     const workspace = join(directory(), 'a-file');
     writeFileSync(workspace, '');

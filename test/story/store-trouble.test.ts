@@ -3,8 +3,10 @@ import { chmodSync, mkdtempSync, rmSync, truncateSync, unlinkSync } from 'node:f
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
+import { z } from 'zod';
 import type { Channel, SendOutcome } from '../../src/channels/channel.ts';
-import { testGateway, type TestGateway } from '../harness/gateway.ts';
+import { defineTool } from '../../src/tools/define.ts';
+import { testGateway, type ScriptText, type TestGateway } from '../harness/gateway.ts';
 import { damageTable } from '../harness/damage.ts';
 import { fillDisk } from '../harness/inside.ts';
 import { started } from '../harness/terminal.ts';
@@ -135,4 +137,50 @@ it('what was pending in a restored backup is not sent again: its outcome is unkn
   await gw.call('deliveries.resend', { deliveryId: deliveries[1]!.deliveryId });
   await gw.clock.until(() => got.length === 4);
   expect(got.at(-1)).toBe('re: first');
+});
+
+it('a restored gateway sends what it answers anew, and makes no call again that acts once', async () => {
+  const got: string[] = [];
+  let up = false;
+  const channel: Channel = {
+    name: 'loopback',
+    // oxlint-disable-next-line require-await -- asynchronous by contract
+    async send({ text }): Promise<SendOutcome> {
+      if (!up) return { outcome: 'retry', error: 'busy', afterMs: 60_000 };
+      got.push(text);
+      return { outcome: 'sent' };
+    },
+  };
+  let orders = 0;
+  const order = defineTool({
+    name: 'order',
+    description: 'Order one.',
+    effect: 'once',
+    params: z.strictObject({}),
+    run: () => Promise.resolve({ value: `order ${++orders}` }),
+  });
+  const gate = { tool: 'gate', args: { name: 'g' } };
+  const script: ScriptText = [
+    { when: 'slow', steps: [{ calls: [gate] }, { say: 'fresh' }] },
+    { when: 'buy', steps: [{ calls: [gate, { tool: 'order', args: {} }] }, { say: 'bought: {{result}}' }] },
+    { steps: [{ say: 'old' }] },
+  ];
+  const config = { session: { dmScope: 'per-peer' as const }, agents: { defaults: { timeoutSeconds: 0 } } };
+  const gw = await testGateway({ channels: [channel], stops: true, tools: [order], script, config });
+  await gw.answer('hello');
+  await gw.rows.addDeliveries('m', 400, 'pending');
+  const runs = await Promise.all(['slow', 'slow', 'slow', 'buy'].map((text, from) => gw.say(text, { from: `p${from}` })));
+  await gw.stops.entered('g', 4);
+  expect(await gw.rows.calls({ tool: 'order' }, 'state')).toEqual([{ state: 'planned' }]);
+  await gw.restoredAfter(async () => {
+    await gw.close();
+    up = true;
+    gw.stops.open('g');
+  });
+  for (const run of runs) await gw.clock.passing(gw.wait(run));
+  await gw.clock.until(() => got.length >= 4);
+  await gw.finished();
+  expect(got.toSorted()).toEqual([expect.stringMatching(/^bought: .*OUTCOME_UNKNOWN/), 'fresh', 'fresh', 'fresh']);
+  expect(orders).toBe(0);
+  expect((await gw.rows.deliveries({}, 'state')).filter(({ state }) => state === 'unknown')).toHaveLength(401);
 });

@@ -49,6 +49,28 @@ describe('a token that expires', () => {
     await gw.token('brief');
   });
 
+  it('leaves nothing that it has read to the next token of its name', async () => {
+    const gw = await open();
+    await gw.tell('agent:main:main', 'hello');
+    const unread = async (token: string) => (await gw.call('sessions.list', { includeUnread: true }, token)).sessions[0]!.unreadCount;
+    const brief = { scopes: ['operator.write'] as ['operator.write'], expiresInSeconds: 60 };
+    const first = await gw.token('brief', brief);
+    await gw.call('sessions.markRead', { key: 'main' }, first);
+    expect(await unread(first)).toBe(0);
+    await gw.clock.advance(60_000);
+    expect(await unread(await gw.token('brief', brief))).toBe(2);
+  });
+
+  it('is refused by its time, also before the timer of its end, and looked at each hour', async () => {
+    const gw = await open();
+    const token = await gw.token('brief', { scopes: ['operator.write'], expiresInSeconds: 7_200 });
+    const wire = await Wire.connect(gw.port, token);
+    gw.clock.setForward(3 * hour); // no timer notices
+    expect((await gw.post('/sessions/main/messages', { message: 'x' }, { token })).status).toBe(401);
+    expect((await gw.http('/sessions', { token })).status).toBe(401);
+    expect(await gw.clock.passing(wire.closed)).toMatchObject({ reason: 'token expired' });
+  });
+
   it('ends a call over MCP that waits', async () => {
     const gw = await open();
     const brief = await gw.token('brief', { scopes: ['operator.admin'], expiresInSeconds: 10 });

@@ -1,9 +1,9 @@
 // A database that is gone while other files of its state are still there: an error, not an empty start.
-import { closeSync, openSync, readdirSync, readFileSync, readSync, statSync, writeFileSync } from 'node:fs';
+import { closeSync, openSync, readFileSync, readSync, statSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { InterlaneError } from '../../errors.ts';
 import { applicationId } from '../migrations.ts';
-import { databaseName } from './files.ts';
+import { databaseName, namesIn, transcriptsFolder, workspacesFolder } from './files.ts';
 import { searchName } from './search-file.ts';
 
 const lastBackup = 'last-backup.json';
@@ -42,7 +42,7 @@ function leftovers(stateDir: string): string[] {
       name === searchName ||
       (name === `${databaseName}-wal` && sizeOf(join(stateDir, name)) > 0) ||
       (name.startsWith(`${databaseName}.`) && isOurs(join(stateDir, name))) ||
-      (['workspaces', 'transcripts'].includes(name) && namesIn(join(stateDir, name)).length > 0),
+      ([workspacesFolder, transcriptsFolder].includes(name) && namesIn(join(stateDir, name)).length > 0),
   );
   return names.toSorted();
 }
@@ -86,11 +86,3 @@ function isOurs(file: string): boolean {
 
 /** -1 if it does not exist. */
 const sizeOf = (file: string) => statSync(file, { throwIfNoEntry: false })?.size ?? -1;
-
-function namesIn(directory: string): string[] {
-  try {
-    return readdirSync(directory);
-  } catch {
-    return [];
-  }
-}

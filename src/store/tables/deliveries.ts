@@ -193,7 +193,7 @@ export function* pageBefore(
   limit: number,
   { sessionPk, states }: { sessionPk?: number | undefined; states?: readonly DeliveryState[] | undefined },
 ): Body<DeliveryOfSession[]> {
-  const wanted = sessionPk !== undefined ? [sessionPk] : (states ?? []);
+  const wanted = sessionPk !== undefined ? [sessionPk] : [...new Set(states)];
   const where = sessionPk !== undefined ? 'session_pk = ? AND ' : states === undefined ? '' : 'state = ? AND ';
   const params = where === '' ? [before] : wanted.flatMap((one) => [one, before]);
   const select = `SELECT * FROM deliveries WHERE ${where}pk < ?`;
@@ -222,7 +222,7 @@ export function* openCounts(t: Reading): Body<Record<'pending' | 'unknown' | 'de
   };
 }
 
-/** When the oldest delivery in a state was made. */
+/** The first attempt of the oldest delivery in a state; if none was made yet, when it was queued. */
 export function* oldest(t: Reading, state: 'pending' | 'sending' | 'unknown'): Body<number | undefined> {
   return (yield* t.one<{ at: number }>('SELECT first_at AS at FROM deliveries WHERE state = ? ORDER BY pk LIMIT 1', state))?.at;
 }

@@ -44,11 +44,6 @@ export function* latest(t: Reading): Body<number> {
   return (yield* t.one<{ pos: number }>('SELECT pos FROM feed_head'))?.pos ?? 0;
 }
 
-/** The time of the newest event. */
-export function* newestAt(t: Reading): Body<number | undefined> {
-  return (yield* t.one<{ at: number }>('SELECT at FROM feed ORDER BY pos DESC LIMIT 1'))?.at;
-}
-
 /** The oldest position that is kept. */
 export function* oldest(t: Reading): Body<number | undefined> {
   return (yield* t.one<{ pos: number }>('SELECT pos FROM feed ORDER BY pos LIMIT 1'))?.pos;

@@ -74,6 +74,8 @@ export function* markUsed(t: Writing, id: string, now: number): Body<void> {
   yield* t.run('UPDATE tokens SET last_used_at = ? WHERE id = ?', now, id);
 }
 
-export function* removeExpired(t: Writing, now: number): Body<void> {
-  yield* t.run('DELETE FROM tokens WHERE expires_at IS NOT NULL AND expires_at <= ?', now);
+/** Returns their names. */
+export function* removeExpired(t: Writing, now: number): Body<string[]> {
+  const gone = yield* t.all<{ name: string }>('DELETE FROM tokens WHERE expires_at IS NOT NULL AND expires_at <= ? RETURNING name', now);
+  return gone.map(({ name }) => name);
 }

@@ -15,29 +15,28 @@ export function* levelOf(t: Reading, name: string, older: string): Body<number> 
   return row?.level ?? 0;
 }
 
-/** I8. Adds to what is there; the level never falls. */
+/** I8. Adds to what is there, which is never less than nothing; the level never falls. */
 export function* grow(t: Writing, { name, level, bytes, files }: WorkspaceRow): Body<WorkspaceRow> {
+  yield* t.run('INSERT INTO workspaces (name, level, bytes, files) VALUES (?, ?, 0, 0) ON CONFLICT DO NOTHING', name, level);
   return (yield* t.one<WorkspaceRow>(
-    `INSERT INTO workspaces (name, level, bytes, files) VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET
-       level = CASE WHEN workspaces.level < excluded.level THEN excluded.level ELSE workspaces.level END,
-       bytes = workspaces.bytes + excluded.bytes, files = workspaces.files + excluded.files RETURNING *`,
-    name,
+    `UPDATE workspaces SET
+       level = CASE WHEN level < ? THEN ? ELSE level END,
+       bytes = CASE WHEN bytes + ? < 0 THEN 0 ELSE bytes + ? END,
+       files = CASE WHEN files + ? < 0 THEN 0 ELSE files + ? END
+     WHERE name = ? RETURNING *`,
+    level,
     level,
     bytes,
+    bytes,
     files,
+    files,
+    name,
   ))!;
 }
 
-/** What was counted in the directory, if that is less than what is written here. */
+/** What was counted in the directory. */
 export function* recount(t: Writing, name: string, bytes: number, files: number): Body<void> {
-  yield* t.run(
-    `UPDATE workspaces SET bytes = CASE WHEN bytes > ? THEN ? ELSE bytes END, files = CASE WHEN files > ? THEN ? ELSE files END WHERE name = ?`,
-    bytes,
-    bytes,
-    files,
-    files,
-    name,
-  );
+  yield* t.run('UPDATE workspaces SET bytes = ?, files = ? WHERE name = ?', bytes, files, name);
 }
 
 export function* remove(t: Writing, name: string): Body<void> {
