@@ -44,7 +44,7 @@ export async function benchFair(): Promise<void> {
     for (const harm of Object.keys(harms) as Harm[])
       for (const crowd of [1, 20] as const) {
         progress(`fair: ${crowd} × ${harm}`);
-        const token = { reader: tokens.reader, session: tokens.session }[harms[harm].token];
+        const token = tokens[harms[harm].token];
         const bare = await attacked(raw, raw.address, harm, crowd, ask);
         const gateway = await attacked(ours, { ...ours.address, token }, harm, crowd, ask);
         const reached = percentile(gateway.during, 0.99) < targets[crowd];
@@ -83,12 +83,13 @@ function addLargeMessages(state: string): void {
   connection.close();
 }
 
-/** A reader of what is public, and the main session of the state. */
-async function makeTokens(address: Address): Promise<{ reader: string; session: string }> {
+/** A reader and a writer of what is public, and the main session of the state. */
+async function makeTokens(address: Address): Promise<Record<'reader' | 'session' | 'writer', string>> {
   const client = await connectTo(address);
   const make = async (params: object) => ((await client.request('tokens.create', params)) as { token: string }).token;
   const tokens = {
     reader: await make({ name: 'reader', scopes: ['operator.read'], level: 'PUBLIC' }),
+    writer: await make({ name: 'writer', scopes: ['operator.write'], level: 'PUBLIC' }),
     session: await make({ name: 'session', sessionKey: callerKey }),
   };
   client.close();

@@ -15,7 +15,10 @@ export const harms = {
   'nested arrays, 24 MB, then 1 MB each': { token: 'session' },
   'objects of 1.6 million keys, then of 100,000': { token: 'session' },
   'flat strings, 24 MB, then 1 MB each': { token: 'session' },
-} as const satisfies Record<string, { token: 'reader' | 'session' }>;
+  'sessions_search of a frequent word, 60 pipelined': { token: 'session' },
+  'frames of 19,900 unknown keys, 30 pipelined': { token: 'reader' },
+  'sessions.send of 900 kB, 4 pipelined': { token: 'writer' },
+} as const satisfies Record<string, { token: 'reader' | 'session' | 'writer' }>;
 export type Harm = keyof typeof harms;
 
 export interface HostileWish {
@@ -71,6 +74,12 @@ async function harm({ to, harm: kind, largeKey }: HostileWish, over: AbortSignal
       return large(to, nested(24 * megabyte), nested(megabyte), over, report);
     case 'objects of 1.6 million keys, then of 100,000':
       return large(to, keys(1_600_000), keys(95_000), over, report);
+    case 'sessions_search of a frequent word, 60 pipelined':
+      return pipelined(to, request('tools.invoke', { tool: 'sessions_search', args: { query: 'message' } }), 60, over, report);
+    case 'frames of 19,900 unknown keys, 30 pipelined':
+      return pipelined(to, keys(19_900), 30, over, report);
+    case 'sessions.send of 900 kB, 4 pipelined':
+      return pipelined(to, request('sessions.send', { key: longKey(2), message: 'x'.repeat(900_000) }), 4, over, report);
     default:
       return large(to, flat(24 * megabyte), flat(megabyte), over, report);
   }

@@ -1,14 +1,17 @@
-// The shape of JSON, counted while its bytes arrive: how deep it is nested, and how many values it has. Parsing takes far longer.
+// The shape of JSON, counted while its bytes arrive: how deep it is nested, and how many values and keys it has. Parsing takes far longer.
 
 export interface ShapeLimits {
   depth: number;
   values: number;
+  /** Of all objects together. A key takes longer to parse than a value. */
+  keys?: number;
 }
 
 /** Each byte is looked at once. Text that is no JSON counts somehow. */
 export class JsonShape {
   depth = 0;
   values = 1;
+  keys = 0;
   private inString = false;
   private escaped = false;
   private readonly limits: ShapeLimits;
@@ -19,10 +22,11 @@ export class JsonShape {
 
   /** What is too much, as the end of a sentence; undefined while it is fine. Bytes after that are not looked at. */
   add(bytes: Uint8Array): string | undefined {
-    let { depth, values, inString, escaped } = this;
+    let { depth, values, keys, inString, escaped } = this;
     const { limits } = this;
+    const { keys: mostKeys = Infinity } = limits;
     let at = 0;
-    for (; at < bytes.length && depth <= limits.depth && values <= limits.values; at++) {
+    for (; at < bytes.length && depth <= limits.depth && values <= limits.values && keys <= mostKeys; at++) {
       const byte = bytes[at];
       if (inString) {
         if (escaped) escaped = false;
@@ -46,12 +50,16 @@ export class JsonShape {
         case 0x2c: // ,
           values++;
           break;
+        case 0x3a: // :
+          keys++;
+          break;
         default:
       }
     }
-    Object.assign(this, { depth, values, inString, escaped });
+    Object.assign(this, { depth, values, keys, inString, escaped });
     if (depth > limits.depth) return `is nested deeper than ${limits.depth} levels`;
     if (values > limits.values) return `has more than ${limits.values} values`;
+    if (keys > mostKeys) return `has more than ${mostKeys} keys`;
     return undefined;
   }
 
@@ -59,6 +67,7 @@ export class JsonShape {
   restart(): void {
     this.depth = 0;
     this.values = 1;
+    this.keys = 0;
     this.inString = false;
     this.escaped = false;
   }

@@ -34,13 +34,30 @@ function byHand() {
   return { pacer, work, turn, turns, pass: (ms: number) => (time += ms) };
 }
 
-it('does one piece of each client in a turn, whatever each has waiting', async () => {
+it('does pieces in a round, and no more than four of a client in a turn', async () => {
   const { pacer, work, turn, turns } = byHand();
-  work(pacer.client(), 'a', 4);
+  work(pacer.client(), 'a', 6);
   work(pacer.client(), 'b', 1);
   work(pacer.client(), 'c', 2);
-  expect([await turn(), await turn(), await turn(), await turn()]).toEqual(['a1 b1 c1', 'a2 c2', 'a3', 'a4']);
+  expect([await turn(), await turn()]).toEqual(['a1 b1 c1 a2 c2 a3 a4', 'a5 a6']);
   expect(turns).toEqual([]);
+});
+
+it('ends the part of a client in a turn after a millisecond, and serves the others on', async () => {
+  const { pacer, work, turn } = byHand();
+  work(pacer.client(), 'a', 3, { ms: 0.6 });
+  work(pacer.client(), 'b', 3, { ms: 0.1 });
+  expect([await turn(), await turn()]).toEqual(['a1 b1 a2 b2 b3', 'a3']);
+});
+
+it('gives light clients that wait as much time as a heavy one had, before it goes on', async () => {
+  const { pacer, work, turn } = byHand();
+  const heavy = pacer.client();
+  work(heavy, 'x', 4, { ms: 6 });
+  expect([await turn(), await turn()]).toEqual(['x1', 'x2']);
+  for (const name of 'ab') work(pacer.client(), name, 5, { ms: 1 });
+  // Two turns of lights have not paid for the piece of 6 ms yet; the third has.
+  expect([await turn(), await turn(), await turn()]).toEqual(['a1 b1', 'a2 b2', 'a3 b3 x3']);
 });
 
 it('lets heavy clients wait for each other, and nobody else for more than one of them', async () => {
@@ -50,8 +67,8 @@ it('lets heavy clients wait for each other, and nobody else for more than one of
   // Nothing is known of them yet, but a turn ends when it has taken too long.
   expect([await turn(), await turn()]).toEqual(['x1 y1', 'z1 x2']);
   const light = pacer.client();
-  work(light, 'a', 3);
-  expect([await turn(), await turn(), await turn(), await turn()]).toEqual(['a1 y2', 'a2 z2', 'a3 x3', 'y3']);
+  work(light, 'a', 5);
+  expect([await turn(), await turn(), await turn(), await turn()]).toEqual(['a1 a2 a3 a4', 'a5 y2', 'z2', 'x3']);
 });
 
 it('forgets what a client used in time', async () => {

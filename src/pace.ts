@@ -1,4 +1,4 @@
-// The main thread shared among clients: their work is done in pieces, one piece of each client in a turn of the event loop.
+// The main thread shared among clients: their work is done in pieces, and clients take turns with them.
 
 /** Whose work something is. A request has one, and what it reads carries it along. */
 export interface Pace {
@@ -19,7 +19,7 @@ export interface PacerParts {
   elapsed(): number;
 }
 
-/** A websocket, or all HTTP and MCP requests with one token. */
+/** A websocket, all HTTP and MCP requests with one token, or the tool calls of one session's runs. */
 export interface Client {
   pace(signal: AbortSignal): Pace;
 }
@@ -37,6 +37,8 @@ interface Member {
   /** Milliseconds that its pieces took lately, as of `since`. */
   used: number;
   since: number;
+  /** What it had in one turn of the event loop. */
+  had: { turn: number; pieces: number; ms: number };
 }
 
 /** The share of the thread that a client may use before it waits behind those that use less. */
@@ -45,25 +47,32 @@ const freeShare = 0.05;
 const heavyMs = 2;
 /** After this long a turn ends; the clients that it has not come to are first in the next. */
 const turnMs = 5;
+/** What a light client may have of one turn. The piece that passes the limit is its last. */
+const ofTurn = { pieces: 4, ms: 1 };
 
 /**
- * In each turn of the event loop every light client that waits gets one piece, and after them one heavy client. So heavy clients wait
- * for each other, and a light one waits for at most one piece of one of them.
+ * Clients get pieces in a round: none gets a second before every light one that waits has had its first. In one turn of the event loop a
+ * light client may have a few short pieces, and after all of them one heavy client has one piece. A heavy piece is paid back: while light
+ * clients wait, the next comes when they have had as much time. So heavy clients wait for each other, and a light one waits for at most
+ * one piece of one of them, also if it has asked for several things meanwhile.
  */
 export class Pacer {
   private readonly parts: PacerParts;
   private readonly light: Member[] = [];
   private readonly heavy: Member[] = [];
+  /** Light clients that have had their part of the present turn. */
+  private rested: Member[] = [];
   private scheduled = false;
-  /** What is left of the present turn: so many light clients, and perhaps a heavy one. */
-  private turn = { light: 0, heavy: false, began: 0 };
+  private turn = { number: 0, heavy: false, began: 0 };
+  /** Milliseconds of heavy pieces that light clients have not had since. */
+  private debt = 0;
 
   constructor(parts: PacerParts) {
     this.parts = parts;
   }
 
   client(): Client {
-    const member: Member = { pieces: [], queued: false, used: 0, since: 0 };
+    const member: Member = { pieces: [], queued: false, used: 0, since: 0, had: { turn: 0, pieces: 0, ms: 0 } };
     return { pace: (signal) => ({ client: member, signal, pause: () => this.pause(member, signal) }) };
   }
 
@@ -88,7 +97,7 @@ export class Pacer {
     if (this.scheduled) return;
     this.scheduled = true;
     this.parts.afterTick(() => {
-      this.turn = { light: this.light.length, heavy: this.heavy.length > 0, began: this.parts.elapsed() };
+      this.turn = { number: this.turn.number + 1, heavy: this.heavy.length > 0, began: this.parts.elapsed() };
       this.next();
     });
   }
@@ -96,34 +105,54 @@ export class Pacer {
   /** The next piece of this turn, or its end. */
   private next(): void {
     const started = this.parts.elapsed();
-    if (started - this.turn.began >= turnMs) this.turn.light = 0;
-    for (let member = this.take(); member; member = this.take()) {
-      const piece = firstWanted(member.pieces);
-      if (!piece) {
-        member.queued = false;
-        continue;
+    for (let member = this.takeLight(started); member; member = this.takeLight(started))
+      if (this.serve(member, started, (ms) => (this.debt = Math.max(0, this.debt - ms)))) return;
+    for (let member = this.takeHeavy(); member; member = this.takeHeavy())
+      if (this.serve(member, started, (ms) => (this.debt = ms))) {
+        this.turn.heavy = false;
+        return;
       }
-      const served = member;
-      piece.start();
-      this.parts.afterPiece(() => {
-        served.used += this.parts.elapsed() - started;
-        served.queued = false;
-        this.enqueue(served);
-        this.next();
-      });
-      return;
-    }
+    this.light.push(...this.rested);
+    this.rested = [];
     this.scheduled = false;
     if (this.light.length + this.heavy.length > 0) this.schedule();
   }
 
-  private take(): Member | undefined {
-    if (this.turn.light > 0) {
-      this.turn.light--;
-      return this.light.shift();
+  /** Returns false if nothing of what the client waits for is wanted any more. */
+  private serve(member: Member, started: number, took: (ms: number) => void): boolean {
+    const piece = firstWanted(member.pieces);
+    if (!piece) {
+      member.queued = false;
+      return false;
     }
-    if (!this.turn.heavy) return undefined;
-    this.turn.heavy = false;
+    piece.start();
+    this.parts.afterPiece(() => {
+      const ms = this.parts.elapsed() - started;
+      const { turn, pieces, ms: before } = member.had;
+      const again = turn === this.turn.number;
+      member.had = { turn: this.turn.number, pieces: again ? pieces + 1 : 1, ms: again ? before + ms : ms };
+      member.used += ms;
+      member.queued = false;
+      took(ms);
+      this.enqueue(member);
+      this.next();
+    });
+    return true;
+  }
+
+  private takeLight(now: number): Member | undefined {
+    if (now - this.turn.began >= turnMs) return undefined;
+    for (let member = this.light.shift(); member; member = this.light.shift()) {
+      const { turn, pieces, ms } = member.had;
+      if (turn !== this.turn.number || (pieces < ofTurn.pieces && ms < ofTurn.ms)) return member;
+      this.rested.push(member);
+    }
+    return undefined;
+  }
+
+  private takeHeavy(): Member | undefined {
+    const lightWaits = this.light.length + this.rested.length > 0;
+    if (!this.turn.heavy || (lightWaits && this.debt > 0)) return undefined;
     return this.heavy.shift();
   }
 }

@@ -2,7 +2,7 @@
 import { InterlaneError } from '../errors.ts';
 import { JsonShape } from '../json-shape.ts';
 
-const limits = { depth: 64, values: 20_000 };
+const limits = { depth: 64, values: 20_000, keys: 5_000 };
 const decoders = { frame: new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }), body: new TextDecoder('utf-8', { fatal: true }) };
 
 /** Throws INVALID_REQUEST that names `what`, for a shape that no request needs and for text that is no JSON. */

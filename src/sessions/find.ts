@@ -98,17 +98,35 @@ function* earlierById(t: Reading, look: Look, { lookups }: ReferencePlan): Body<
   return undefined;
 }
 
-/** The lives of a key before a number, newest first, without those that the viewer may not see. */
-export const earlierLives = (look: Look): ReadQuery<{ key: string; before: number; limit: number }, SessionRow[]> => ({
+/** The most lives that one page looks through, and of one statement. */
+const mostLives = { scanned: 5_000, read: 200 };
+
+/**
+ * The lives of a key before a number, newest first, without those that the viewer may not see. `next` is where the next page begins; a
+ * page may be shorter than its limit and still have one.
+ */
+export const earlierLives = (
+  look: Look,
+): ReadQuery<{ key: string; before: number; limit: number }, { rows: SessionRow[]; next: number | undefined }> => ({
   name: 'earlier lives',
+  rows: ({ limit }) => limit,
   *body(t, { key, before, limit }) {
-    const lives: SessionRow[] = [];
-    for (let from = before; ;) {
-      const page = yield* livesBefore(t, key, from, limit);
-      lives.push(...page.filter((row) => mayKnow(look, row)).slice(0, limit - lives.length));
-      if (lives.length === limit || page.length < limit) return lives;
+    const rows: SessionRow[] = [];
+    let from = before;
+    // One extra row tells whether there are more.
+    let size = Math.min(limit + 1, mostLives.read);
+    for (let scanned = 0; scanned < mostLives.scanned; size = mostLives.read) {
+      const page = yield* livesBefore(t, key, from, size);
+      for (const row of page) {
+        if (!mayKnow(look, row)) continue;
+        if (rows.length === limit) return { rows, next: rows.at(-1)?.life ?? before };
+        rows.push(row);
+      }
+      if (page.length < size) return { rows, next: undefined };
+      scanned += page.length;
       from = page.at(-1)!.life;
     }
+    return { rows, next: from };
   },
 });
 

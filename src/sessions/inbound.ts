@@ -61,11 +61,14 @@ export function createInbound(parts: InboundParts): (message: InboundMessage) =>
             ...(origin.peer === undefined ? {} : { chatType: chatType(origin.peer.kind) }),
           };
     // 3. the same platform message is the same run
-    const hash = createHash('sha256')
-      .update(JSON.stringify([sessionKey, message.text]))
-      .digest('hex');
+    const hash = () =>
+      createHash('sha256')
+        .update(JSON.stringify([sessionKey, message.text]))
+        .digest('hex');
     const idempotency =
-      message.messageId === undefined ? undefined : { principal, method: `inbound:${channel}:${accountId}`, key: message.messageId, hash };
+      message.messageId === undefined
+        ? undefined
+        : { principal, method: `inbound:${channel}:${accountId}`, key: message.messageId, hash: hash() };
     // 4. accept: one transaction
     const now = parts.now();
     const mode = message.mode ?? 'followup';

@@ -113,9 +113,11 @@ export function createSessions(parts: SessionsParts) {
     say(asker: Asker, spoken: Spoken): Promise<Accepted> {
       const { world, config } = current();
       const { idempotencyKey: key, method } = spoken;
-      const hash = createHash('sha256')
-        .update(JSON.stringify([spoken.sessionKey, spoken.text, spoken.mode, spoken.deliver, spoken.budgetMs]))
-        .digest('hex');
+      // Only a repeated message is compared, and a long one takes milliseconds to hash.
+      const hash = () =>
+        createHash('sha256')
+          .update(JSON.stringify([spoken.sessionKey, spoken.text, spoken.mode, spoken.deliver, spoken.budgetMs]))
+          .digest('hex');
       return engine.accept({
         sessionKey: spoken.sessionKey,
         open: spoken.opens ? newSession(world.agents, keyOf(world.agents, spoken.sessionKey), asker) : undefined,
@@ -130,7 +132,7 @@ export function createSessions(parts: SessionsParts) {
           budgetMs: spoken.budgetMs ?? budgetOf(config),
         }),
         operator: of(asker, spoken.sends ?? true),
-        idempotency: key === undefined ? undefined : { principal: asker.principal, method, key, hash },
+        idempotency: key === undefined ? undefined : { principal: asker.principal, method, key, hash: hash() },
         now: parts.now(),
       });
     },

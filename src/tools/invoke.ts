@@ -22,7 +22,7 @@ import { refusal, unknownOutcome } from '../wording.ts';
 import type { Level } from '../protocol/labels.ts';
 import type { ReadQuery } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
-import type { Pace, Pacer } from '../pace.ts';
+import type { Client, Pace, Pacer } from '../pace.ts';
 import type { Tool, ToolContext, ToolOutcome, ToolParts } from './define.ts';
 import { cutResult } from './page.ts';
 
@@ -81,8 +81,19 @@ export interface InvokerParts extends ToolParts {
   verdicts: Pick<Verdicts, 'run'>;
 }
 
+const mostClients = 1_000;
+
 export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
   const builtIn = new Map(tools.map((tool) => [tool.name, tool]));
+  const clients = new Map<number, Client>();
+  /** The runs of a session are one client of the pacer. Those that called lately are remembered. */
+  const clientOf = (sessionPk: number) => {
+    const client = clients.get(sessionPk) ?? parts.pacer.client();
+    clients.delete(sessionPk);
+    clients.set(sessionPk, client);
+    if (clients.size > mostClients) clients.delete(clients.keys().next().value!);
+    return client;
+  };
   const all = () => [...builtIn.values(), ...(parts.outside?.known() ?? [])];
   const find = (name: string) => builtIn.get(name) ?? parts.outside?.known().find((tool) => tool.name === name);
   const toolsOf = (holder: Party) => {
@@ -191,7 +202,7 @@ export function createInvoker(tools: Tool[], parts: InvokerParts): Invoker {
           : await perform(
               turn.sessionPk,
               call,
-              { origin, key: call.key, turn, pace: parts.pacer.client().pace(turn.signal) },
+              { origin, key: call.key, turn, pace: clientOf(turn.sessionPk).pace(turn.signal) },
               async (tool) => {
                 if (call.state === 'planned' && tool.effect !== 'pure') await turn.startCall(call);
               },
@@ -240,7 +251,12 @@ function unknownTool(name: string, names: string[]): string {
   return refusal.unknownTool(name, near, names);
 }
 
+/** A message may name everything that was written. */
+const mostOfIssue = 500;
+
 function describe(tool: Tool, error: z.ZodError): string {
-  const lines = error.issues.slice(0, 5).map((issue) => `${z.core.toDotPath(issue.path) || 'arguments'}: ${issue.message}`);
+  const lines = error.issues
+    .slice(0, 5)
+    .map((issue) => `${z.core.toDotPath(issue.path) || 'arguments'}: ${issue.message.slice(0, mostOfIssue)}`);
   return refusal.arguments(tool.name, lines);
 }

@@ -51,7 +51,7 @@ export const sessionStatus = defineTool({
 /** The earlier lives that its sessions_history can read, newest first. */
 async function earlier(context: ToolContext, { key, life }: SessionRow): Promise<object[] | undefined> {
   if (life === 1) return undefined;
-  const rows = await context.store.read(earlierLives(lookOf(context)), { key, before: life, limit: mostLives }, context);
+  const { rows } = await context.store.read(earlierLives(lookOf(context)), { key, before: life, limit: mostLives }, context);
   return rows.map((row) => ({
     life: row.life,
     sessionId: row.id,

@@ -1,5 +1,5 @@
 // The one place of the tests that knows how a gateway is made inside: its store, engine, events, outbox and tools, as narrow functions.
-import type { Pace } from '../../src/pace.ts';
+import { Pacer, type Pace } from '../../src/pace.ts';
 import { noteExchange, type EngineCommand } from '../../src/engine/feed.ts';
 import { enqueue } from '../../src/engine/queue.ts';
 import { asFlow } from '../../src/engine/flow.ts';
@@ -162,6 +162,18 @@ export function countStatements(): { since(): string[] } {
   };
   onTestFinished(() => void (Connection.prototype.answer = answer));
   return { since: () => seen.splice(0, Infinity) };
+}
+
+/** Counts the clients that pacers make from here on. */
+export function countClients(): { made: number } {
+  const counted = { made: 0 };
+  const { client } = Pacer.prototype;
+  Pacer.prototype.client = function (this: Pacer) {
+    counted.made++;
+    return client.call(this);
+  };
+  onTestFinished(() => void (Pacer.prototype.client = client));
+  return counted;
 }
 
 /** Counts searches of text patterns from here on: all on this thread, and those while a store has a transaction open. */

@@ -229,6 +229,18 @@ export class Rows {
     );
   }
 
+  /** Lives of a session before its present one, which gets the number after them. Only the first can be read by everyone. */
+  async addLives(key: string, count: number): Promise<void> {
+    await this.on.run(`UPDATE sessions SET life = ? WHERE key = ? AND current = 1`, count + 1, key);
+    await this.on.run(
+      `INSERT INTO sessions (id, key, life, current, agent, kind, taint, level, created_at, last_pos, last_at)
+       SELECT 'life' || value, ?, value, 0, 'main', 'main', CASE value WHEN 1 THEN 0 ELSE 2 END, CASE value WHEN 1 THEN 0 ELSE 2 END, 0,
+         1000000 + value, 0 FROM json_each(?)`,
+      key,
+      JSON.stringify(Array.from({ length: count }, (_, n) => n + 1)),
+    );
+  }
+
   /** Sessions of every level and kind, some spawned by others, some archived, each with a message and a run. */
   async addCrowd(count: number, kinds: string[]): Promise<void> {
     const sessions = Array.from({ length: count }, (_, n) => ({

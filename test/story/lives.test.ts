@@ -1,6 +1,7 @@
 // Earlier lives of a session: a reset starts the next one, and what was said before stays listed and readable for those who may read it.
 import { describe, expect, it } from 'vitest';
 import { testGateway, type TestGateway } from '../harness/gateway.ts';
+import { countStatements } from '../harness/inside.ts';
 import { refusal } from '../harness/refusal.ts';
 import { started } from '../harness/terminal.ts';
 
@@ -79,6 +80,25 @@ describe('earlier lives', () => {
     const hidden = await gw.tool('sessions_history', { sessionKey: 'main', life: 2 });
     expect(hidden).toEqual(JSON.parse(JSON.stringify(missing).replace('life 7', 'life 2')));
     expect(await gw.tool('sessions_history', { sessionKey: ids[1]! })).toEqual(refusal('SESSION_NOT_FOUND'));
+  });
+
+  it('that are hidden are looked through in pages, away from the thread that serves requests', async () => {
+    const gw = await testGateway({ caller: key, listen: true });
+    await gw.tell(key, 'now');
+    await gw.rows.addLives(key, 6_000);
+    const low = await gw.token('low', { level: 'PUBLIC' });
+    const statements = countStatements();
+    const page = async (before?: number) => {
+      const wish = { key: 'main', limit: 10, ...(before === undefined ? {} : { before }) };
+      const { lives, nextBefore } = await gw.call('sessions.lives', wish, low);
+      return { lives: lives.map(({ life }) => life), nextBefore };
+    };
+    const first = await page();
+    expect(first).toEqual({ lives: [6_001], nextBefore: expect.any(Number) as number });
+    expect(6_001 - first.nextBefore!).toBeLessThan(5_300);
+    expect(await page(first.nextBefore)).toEqual({ lives: [1], nextBefore: undefined });
+    expect(await gw.tool('session_status')).toMatchObject({ earlierLives: [] });
+    expect(statements.since().filter((sql) => sql.includes('life < ?')).length).toBeLessThan(20);
   });
 
   it('are listed and read by the own tools of the session, and not by those of another', async () => {

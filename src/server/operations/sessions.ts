@@ -77,14 +77,10 @@ export function sessionHandlers(context: Context): Handlers<keyof typeof table> 
       const named = await store.read(requireLife(view(call)), { session: key, agentId }, call.pace);
       const row = named.current === 1 ? named : ((await find(call, { session: named.key })) ?? named);
       const newest = before === undefined ? [row] : [];
-      const older = await store.read(
-        earlierLives(view(call)),
-        { key: row.key, before: before ?? row.life, limit: limit - newest.length + 1 },
-        call.pace,
-      );
-      const rows = [...newest, ...older].slice(0, limit);
-      const lives = await store.read(describeSessions(view(call)), { rows }, call.pace);
-      return { key: row.key, lives, ...(newest.length + older.length > limit ? { nextBefore: rows.at(-1)!.life } : {}) };
+      const wish = { key: row.key, before: before ?? row.life, limit: limit - newest.length };
+      const { rows: older, next } = await store.read(earlierLives(view(call)), wish, call.pace);
+      const lives = await store.read(describeSessions(view(call)), { rows: [...newest, ...older] }, call.pace);
+      return { key: row.key, lives, ...(next === undefined ? {} : { nextBefore: next }) };
     },
     'sessions.resolve': async ({ key, sessionId, label, shortId, agentId, spawnedBy, allowMissing }, call) => {
       const given = [key, sessionId, label, shortId].filter((one) => one !== undefined);

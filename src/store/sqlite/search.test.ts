@@ -530,3 +530,15 @@ function edit(file: string, sql: string): void {
   database.exec(sql);
   database.close();
 }
+
+it('looks at proposed entries in slices, as pieces of the work of its client', async () => {
+  const { say, catchUp, ask } = opened();
+  say(Array.from({ length: 300 }, () => ({ session: 1, text: `alpha ${'beta '.repeat(40)}` })));
+  await catchUp();
+  let pauses = 0;
+  const pause = () => Promise.resolve(void pauses++);
+  const { found } = await ask('alpha', { pace: { client: {}, signal: new AbortController().signal, pause } });
+  expect(found).toHaveLength(20);
+  // About 100,000 characters, 16,000 in a slice.
+  expect(pauses).toBeGreaterThanOrEqual(6);
+});

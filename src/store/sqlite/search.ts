@@ -5,7 +5,7 @@ import { InterlaneError, reasonOf } from '../../errors.ts';
 import type { Pace } from '../../pace.ts';
 import { statementBytes, type Query, type ReadQuery, type Store } from '../contract.ts';
 import { nextPiece, searchedEntries, type Place, type Timeline } from '../search-feed.ts';
-import type { Progress, SearchAnswer, SearchHit, SearchIndex, SearchQuestion } from '../search.ts';
+import type { Progress, SearchAnswer, SearchedEntry, SearchHit, SearchIndex, SearchQuestion } from '../search.ts';
 import { cutSnippet, findTerms, longestText, parseSearch } from '../words.ts';
 import { IndexThread } from './indexer.ts';
 import { Reader } from './reader.ts';
@@ -48,6 +48,9 @@ const longestRetryMs = 60_000;
 /** Up to here a question takes a few milliseconds at most. */
 const largeIndex = 20_000;
 const pageEntries = 128;
+/** Characters of one slice, and what an entry costs beside its text. */
+const lookedAt = 16 * 1024;
+const perEntry = 128;
 const windowEntries = 1000;
 const windowChars = 4 * 1024 * 1024;
 const mostHits = 100;
@@ -218,10 +221,10 @@ export class SqliteSearch implements SearchIndex {
       const pks = await this.propose(proposalOf(terms, sessions, below, pageEntries), pace);
       if (pks.length === 0) return;
       const { entries, taken } = await this.parts.store.read(searchedEntries, { pks, chars: statementBytes }, pace);
-      yield* entries;
+      yield* inSlices(entries, pace);
       if (taken === pks.length && pks.length < pageEntries) return;
       below = pks[taken - 1]!;
-      await tick(); // a search of many pages lets others go on between them
+      await rest(pace);
     }
   }
 
@@ -259,6 +262,22 @@ export class SqliteSearch implements SearchIndex {
       this.cancelRetry = undefined;
       this.wake();
     });
+  }
+}
+
+/** A search of many pages lets others go on between them. */
+const rest = (pace: Pace | undefined) => (pace ? pace.pause() : tick());
+
+/** Looking for words in a slice takes about a millisecond. */
+async function* inSlices(entries: SearchedEntry[], pace: Pace | undefined): AsyncGenerator<SearchedEntry> {
+  let chars = 0;
+  for (const entry of entries) {
+    if (chars > lookedAt) {
+      await rest(pace);
+      chars = 0;
+    }
+    chars += perEntry + Math.min(entry.text.length, longestText);
+    yield entry;
   }
 }
 

@@ -122,9 +122,9 @@ describe('a batch', () => {
     expect([writer.count('COMMIT'), rows()]).toEqual([2, 257]);
   });
 
-  it('closes at 4 MiB, and takes at least one command of any size', async () => {
+  it('closes at 256 KiB, and takes at least one command of any size', async () => {
     const { store, writer, tick, rows } = open();
-    const written = [3, 2, 1, 50].map((mib) => store.write(put, { key: `${mib}` }, { bytes: mib * 1024 * 1024 }));
+    const written = [200, 100, 50, 9_000].map((kib) => store.write(put, { key: `${kib}` }, { bytes: kib * 1024 }));
     tick(1);
     expect(rows()).toBe(2);
     tick();

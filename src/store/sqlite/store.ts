@@ -54,7 +54,8 @@ export interface StoreParts {
 }
 
 const batchCommands = 256;
-const batchBytes = 4 * 1024 * 1024;
+/** A commit of this much takes about 5 ms, so a large message ends its batch. */
+const batchBytes = 256 * 1024;
 const batchMs = 5;
 const ioError = 10;
 /**
