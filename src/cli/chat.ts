@@ -9,7 +9,7 @@ import { Printer, summaryNote, type Paper } from './paper.ts';
 import { lineOf, Prompt } from './prompt.ts';
 import { reach, reached, type ReachFlags } from './reach.ts';
 import { sessionMeant } from './session-meant.ts';
-import type { Terminal } from './terminal.ts';
+import { commandLine, quoted, type Terminal } from './terminal.ts';
 
 export interface ChatFlags extends ReachFlags {
   /** How many earlier messages to show. */
@@ -46,7 +46,11 @@ export async function chat(terminal: Terminal, session: string, flags: ChatFlags
   let armed = false;
 
   const obey = async (read: Exclude<Read, { kind: 'message' }>) => {
-    const answer = await runCommand(read, portOf(conversation, session), { owner: await conversation.isOwner() });
+    const answer = await runCommand(
+      read,
+      portOf(conversation, (life) => commandLine(`history ${quoted(session)} --life ${life}`, flags)),
+      { owner: await conversation.isOwner() },
+    );
     if (!answer.ok) status = statusOf(answer.code);
     view.answered(read.kind === 'command' ? read.command.name : read.word, answer);
     return answer.say === undefined ? undefined : conversation.send(answer.say);
@@ -98,16 +102,18 @@ export async function chat(terminal: Terminal, session: string, flags: ChatFlags
   }
   if (!prompt) return status;
   const going = conversation.busy ? ' The answer is still being written.' : '';
-  terminal.stdout.write(lineOf(terminal, `nothing is lost.${going} Come back with: interlane chat ${session}`, 'note'));
+  terminal.stdout.write(
+    lineOf(terminal, `nothing is lost.${going} Come back with: ${commandLine(`chat ${quoted(session)}`, flags)}`, 'note'),
+  );
   return 0;
 }
 
 const statusOf = (code: string | undefined) =>
   errorTable[code !== undefined && Object.hasOwn(errorTable, code) ? (code as ErrorCode) : 'UNAVAILABLE'].exit;
 
-const portOf = (conversation: Conversation, session: string): CommandPort => ({
+const portOf = (conversation: Conversation, toRead: (life: number) => string): CommandPort => ({
   reset: () => conversation.reset(),
-  toRead: (life) => `interlane history ${session} --life ${life}`,
+  toRead,
   patch: (settings) => conversation.patch(settings),
   status: () => conversation.read(),
   stop: () => conversation.stop(),

@@ -3,10 +3,11 @@ import { longestMessage } from '../protocol/operations/fields.ts';
 import type { Client } from '../client/client.ts';
 import { InterlaneError, isErrorCode } from '../errors.ts';
 import type { WaitAnswer } from '../protocol/result.ts';
+import type { ReachFlags } from './reach.ts';
 import { sessionMeant } from './session-meant.ts';
-import { answer, readAll, span, visible, type Terminal } from './terminal.ts';
+import { answer, commandLine, readAll, span, visible, type Terminal } from './terminal.ts';
 
-export interface WaitFlags {
+export interface WaitFlags extends Pick<ReachFlags, 'stateDir' | 'url'> {
   json?: boolean;
   /** Milliseconds. */
   timeout: number;
@@ -29,7 +30,8 @@ export async function send(terminal: Terminal, client: Client, session: string, 
   const { runId, sessionKey } = started;
   if (flags.wait) return wait(terminal, client, runId, flags, sessionKey);
   answer(terminal, flags.json, started, () => `${runId}\n`);
-  if (terminal.stdout.isTTY && !flags.json) terminal.stderr.write(`Run started. To print its reply: interlane wait ${runId}\n`);
+  if (terminal.stdout.isTTY && !flags.json)
+    terminal.stderr.write(`Run started. To print its reply: ${commandLine(`wait ${runId}`, flags)}\n`);
 }
 
 async function messageOf(terminal: Terminal, words: string[]): Promise<string> {
@@ -43,7 +45,7 @@ async function messageOf(terminal: Terminal, words: string[]): Promise<string> {
 
 /** Waits until the run has ended, the time is up, or the user presses Ctrl-C. The run continues in any case. */
 export async function wait(terminal: Terminal, client: Client, runId: string, flags: WaitFlags, session = 'it'): Promise<void> {
-  const again = `run ${runId} is still going; to wait again: interlane wait ${runId}`;
+  const again = `run ${runId} is still going; to wait again: ${commandLine(`wait ${runId}`, flags)}`;
   const stop = new AbortController();
   const undo = terminal.onSignal('SIGINT', () => stop.abort(new InterlaneError('BUSY', again)));
   const quiet = spin(terminal, `${session} is working`);

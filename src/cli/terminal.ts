@@ -1,5 +1,4 @@
 // Everything a command may use of its process: arguments, environment, streams. Passed in, so that tests run the real commands.
-import { join } from 'node:path';
 import { styleText } from 'node:util';
 
 export interface Terminal {
@@ -27,13 +26,17 @@ export function paint(terminal: Terminal, style: Style, text: string): string {
   return terminal.stdout.isTTY && !terminal.env['NO_COLOR'] ? styleText(style, text, { validateStream: false }) : text;
 }
 
-/** A command for a person to copy, on the state directory that this command uses. */
-export function commandLine({ home }: Pick<Terminal, 'home'>, stateDir: string, words: string): string {
-  return `npx interlane ${words}${stateDir === join(home, '.interlane') ? '' : ` --state-dir ${quoted(stateDir)}`}`;
+/** A command for a person to copy, which reaches the gateway that this command reached: the flags that chose it are repeated. */
+export function commandLine(words: string, { stateDir, url }: { stateDir?: string | undefined; url?: string | undefined }): string {
+  const where = [
+    ['--state-dir', stateDir],
+    ['--url', url],
+  ].flatMap(([flag, value]) => (value ? [`${flag} ${quoted(value)}`] : []));
+  return ['interlane', words, ...where].join(' ');
 }
 
 /** As one word of a shell. */
-const quoted = (text: string) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
+export const quoted = (text: string) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
 
 /** Two columns, the first as wide as its widest word. */
 export function columns(rows: [string, string][], indent = '  '): string[] {

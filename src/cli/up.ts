@@ -212,7 +212,8 @@ function modelRows({ config, found, model, defaultId }: Up): [string, string][] 
 function screen(terminal: Terminal, up: Up): string {
   const { paths, config, host, server, defaultId, notes } = up;
   const shown = terminal.stdout.isTTY === true;
-  const command = (words: string) => commandLine(terminal, paths.stateDir, words);
+  const stateDir = paths.stateDir === join(terminal.home, '.interlane') ? undefined : paths.stateDir;
+  const command = (words: string) => `npx ${commandLine(words, { stateDir })}`;
   const listed = config.agents.list.map((entry) => entry.name ?? entry.id);
   const agents = listed.length === 0 ? ['main'] : listed;
   const { tools, policy } = config;

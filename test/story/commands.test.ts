@@ -136,6 +136,17 @@ describe('interlane send', () => {
     expect(await use(['send', 'main', '-'])).toMatchObject({ status: 64, stderr: expect.stringContaining('message') });
   });
 
+  it('repeats in what it tells to run next which gateway it asked', async () => {
+    const { use, stage } = await open();
+    const where = ['--state-dir', stage.stateDir];
+    const sent = await use(['send', 'main', 'hello', '--no-wait', ...where], { tty: true, env: { INTERLANE_STATE_DIR: '/nowhere' } });
+    const next = /: interlane (wait \S+ .*)$/m.exec(sent.stderr)![1]!.split(' ');
+    expect(await use(next, { env: { INTERLANE_STATE_DIR: '/nowhere' } })).toMatchObject({ status: 0, stdout: 're: hello\n' });
+    expect((await use(['chat', ...where], { input: '/new\n' })).stdout).toContain(
+      `interlane history main --life 1 --state-dir ${stage.stateDir}\n`,
+    );
+  });
+
   it('answers with the run as JSON', async () => {
     const { use } = await open();
     const { stdout } = await use(['send', 'main', 'hello', '--json']);
