@@ -31,6 +31,8 @@ export interface GatewayOptions {
   warn?: Warn;
   /** Receives what happens, line by line. */
   log?: Log;
+  /** More warnings for `status`, of the program around the gateway. */
+  notes?(): string[];
   /** Called when the outcome of a write is unknown; the process must end and start again. */
   fatal?(error: InterlaneError): void;
   onDelta?(delta: Delta): void;

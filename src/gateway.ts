@@ -41,6 +41,9 @@ import { forgetWorkspaces } from './tools/workspaces.ts';
 import { Pacer } from './pace.ts';
 import type { Report } from './warn.ts';
 
+/** As large as an ordinary turn. */
+const probeBytes = 256 * 1024;
+
 /** The parts of a gateway, for those who look inside: the demo, tests and benchmarks. */
 export interface Parts {
   current: CurrentSetup;
@@ -83,22 +86,29 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
   const { config } = current();
 
   // 2. the state and the store in it
-  const health = new StoreHealth({ clock, warn, probe: () => store.write(probeStore, { now: now() }, { urgent: true }) });
+  const probe = async () => {
+    // A commit of a few bytes may find room where the next message does not.
+    await store.write(probeStore, { value: 'x'.repeat(probeBytes) }, { urgent: true });
+    await store.write(probeStore, { value: String(now()) }, { urgent: true });
+  };
+  const health = new StoreHealth({ clock, warn, probe });
   const failed: Report = (what, error, about) => health.report(what, error, about);
   const {
     store: opened,
     cursors,
     unlock,
+    lost,
   } = await openStore(config, options, {
     clock,
     afterTick,
     random: randomBytes,
     observe: (commit) => {
       metrics.countCommit(commit);
-      if (commit.changed) health.wrote();
+      health.look();
     },
     trouble: (trouble) => health.failed(trouble),
   });
+  health.watch(lost);
   const store = verdicts.over(opened);
 
   // 3. events, in the order of the feed
@@ -219,7 +229,13 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
       newId,
       secret: (bytes) => randomBytes(bytes).toString('base64url'),
       model: () => runtimes.choiceOf(current().world.agents.defaultId)?.ref ?? 'scripted',
-      warnings: () => [...health.warnings(), ...current().warnings, ...outside.warnings(), ...searchWarnings(search.trouble())],
+      warnings: () => [
+        ...health.warnings(),
+        ...(options.notes?.() ?? []),
+        ...current().warnings,
+        ...outside.warnings(),
+        ...searchWarnings(search.trouble()),
+      ],
       searchable: () => search.trouble() === undefined,
       pendingConfig: () => setups.pending,
       stopping: () => closing !== undefined,
@@ -231,24 +247,26 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
 
   // 10. start in this order, stop in the other
   let door: (Door & { close(): Promise<void> }) | undefined;
-  const closeAll = async () => {
+  const closeAll = () => {
     clockJumped = () => {};
-    await door?.close();
-    await engine.close(graceMs);
-    await outside.close();
-    await outbox.close(graceMs);
-    undoLog();
-    guests.close();
-    bus.close();
-    undoCounting();
-    undoIndexing();
-    undoTranscripts();
-    await transcripts.close();
-    await search.close();
-    health.close();
-    await store.close();
-    await verdicts.close();
-    unlock();
+    return eachEvenIfOneFails([
+      () => door?.close(),
+      () => engine.close(graceMs),
+      () => outside.close(),
+      () => outbox.close(graceMs),
+      undoLog,
+      () => guests.close(),
+      () => bus.close(),
+      undoCounting,
+      undoIndexing,
+      undoTranscripts,
+      () => transcripts.close(),
+      () => search.close(),
+      () => health.close(),
+      () => store.close(),
+      () => verdicts.close(),
+      unlock,
+    ]);
   };
   const close = () => (closing ??= closeAll());
   try {
@@ -259,7 +277,7 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
     if (options.listen) door = await open(options.listen);
     if (indexes) search.wake();
   } catch (thrown) {
-    await close();
+    await close().catch(() => {}); // on a disk that is full, closing fails of the same cause
     throw thrown;
   }
   const gateway: Gateway = {
@@ -285,6 +303,19 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
     ...(door ? { server: door } : {}),
   };
   return { gateway, parts: { current, store, bus, engine, invoker } };
+}
+
+/** One part that cannot be closed must not keep the others open: a listener or a timer would keep the process alive. */
+async function eachEvenIfOneFails(steps: (() => unknown)[]): Promise<void> {
+  const failures: unknown[] = [];
+  for (const step of steps) {
+    try {
+      await step();
+    } catch (thrown) {
+      failures.push(thrown);
+    }
+  }
+  if (failures.length > 0) throw failures[0];
 }
 
 /** Of an index that cannot be written. */

@@ -5,9 +5,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { run } from './cli/program.ts';
 import { errorTable } from './errors.ts';
 
+/** A gateway goes on without its output; any other command has nothing left to do. */
+let outputLost: ((error: Error) => void) | undefined;
+
 // The reader may stop reading (`| head`), and a disk may be full. Neither is a bug, so neither prints a stack.
 for (const stream of [process.stdout, process.stderr]) {
   stream.on('error', (error: NodeJS.ErrnoException) => {
+    if (outputLost) return outputLost(error);
     if (error.code === 'EPIPE') process.exit(0);
     if (stream === process.stdout) process.stderr.write(`interlane: output cannot be written: ${error.message}\n`);
     process.exit(errorTable.STORE_FAILED.exit);
@@ -30,6 +34,9 @@ void run({
       handler(error);
       process.exit(errorTable.INTERNAL.exit);
     });
+  },
+  onOutputLost: (handler) => {
+    outputLost = handler;
   },
   now: () => Math.round(performance.timeOrigin + performance.now()),
   sleep: (ms, signal) => sleep(ms, undefined, { signal }),

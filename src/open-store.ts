@@ -7,6 +7,7 @@ import type { GatewayOptions } from './embed.ts';
 import { errorTable, type InterlaneError } from './errors.ts';
 import type { Store } from './store/contract.ts';
 import { lockState } from './store/sqlite/lock.ts';
+import { watchDatabase } from './store/sqlite/missing.ts';
 import { openSqliteStore } from './store/sqlite/open.ts';
 import type { StoreParts } from './store/sqlite/store.ts';
 import { openTimeline } from './store/tables/meta.ts';
@@ -15,6 +16,8 @@ interface Opened {
   store: Store;
   cursors: Cursors;
   unlock(): void;
+  /** Why the store's file is no longer the one in the state directory; undefined while it is. */
+  lost(): string | undefined;
 }
 
 type Parts = Pick<StoreParts, 'observe' | 'trouble' | 'afterTick'> & { clock: Clock; random(bytes: number): Buffer };
@@ -28,7 +31,8 @@ export async function openStore(config: Config, options: GatewayOptions, parts: 
     else warn(`gateway ends: ${error.message}`);
     process.exit(errorTable.INTERNAL.exit);
   };
-  if (options.store) return { store: options.store, cursors: await openCursors(options.store, random), unlock: () => {} };
+  if (options.store)
+    return { store: options.store, cursors: await openCursors(options.store, random), unlock: () => {}, lost: () => undefined };
   const unlock = lockState(stateDir, { pid: process.pid, host: hostname(), startedAt: clock.now() });
   try {
     const store = openSqliteStore(stateDir, config.store.durability, {
@@ -37,7 +41,7 @@ export async function openStore(config: Config, options: GatewayOptions, parts: 
       upgrade: { say: warn },
       ...watch,
     });
-    return { store, cursors: await openCursors(store, random), unlock };
+    return { store, cursors: await openCursors(store, random), unlock, lost: watchDatabase(stateDir) };
   } catch (thrown) {
     unlock();
     throw thrown;

@@ -35,14 +35,14 @@ export async function doctor(terminal: Terminal, flags: DoctorFlags): Promise<nu
   const paths = { ...named, configFile: named.configFile ?? own?.config };
   const { setup, findings: configFindings } = await checkConfig(terminal, paths);
   const { host, port } = (setup?.config ?? defaultConfig()).gateway;
-  const store = checkStore(paths.stateDir);
+  const store = checkStore(terminal, paths.stateDir);
   const findings = [
     checkNode(),
     ...configFindings,
     ...(setup ? checkRules(setup.config) : []),
     ...checkState(paths.stateDir),
     store,
-    ...(store.state === 'ok' ? await checkStored(terminal, paths.stateDir, own !== undefined) : []),
+    ...(store.state !== 'bad' ? await checkStored(terminal, paths.stateDir, own !== undefined) : []),
     ...(await checkGateway(terminal, paths.stateDir, own, setup?.warnings ?? [])),
     await checkPort(host, flags.port, portOf(terminal) ?? port, own),
     checkSpace(paths.stateDir),
@@ -114,10 +114,24 @@ function checkState(stateDir: string): Finding[] {
     return [bad('state', 'STATE_UNUSABLE', `${stateDir} belongs to another user`, `run: sudo chown -R ${own} ${stateDir}`)];
   if ((found.mode & 0o700) !== 0o700)
     return [bad('state', 'STATE_UNUSABLE', `you cannot read and write ${stateDir}`, `run: chmod 700 ${stateDir}`)];
-  const locked = ['', 'interlane.db', 'interlane.db-wal', 'lock.db'].map((name) => join(stateDir, name)).find(isReadOnly);
-  if (locked !== undefined)
+  const locked = ['', 'interlane.db', 'interlane.db-wal', 'lock.db'].flatMap((name) => readOnly(join(stateDir, name)))[0];
+  if (locked?.why === 'EROFS')
     return [
-      bad('state', 'STATE_UNUSABLE', `${locked} cannot be written`, 'make it writable (chmod u+w), or choose another with --state-dir'),
+      bad(
+        'state',
+        'STATE_UNUSABLE',
+        `${locked.file} is on a disk that is mounted read-only`,
+        'mount it for writing, or choose another with --state-dir; "interlane backup" and "interlane export" work here',
+      ),
+    ];
+  if (locked)
+    return [
+      bad(
+        'state',
+        'STATE_UNUSABLE',
+        `${locked.file} cannot be written`,
+        'make it writable (chmod u+w), or choose another with --state-dir',
+      ),
     ];
   const open = (file: string) => (modeOf(file) & 0o077) !== 0;
   if (open(stateDir)) return [note('state', `other users of this machine can read ${stateDir}`, `run: chmod 700 ${stateDir}`)];
@@ -136,21 +150,28 @@ function modeOf(file: string): number {
 }
 
 /** By its mode, and by the system, which knows of disks that are mounted for reading. */
-function isReadOnly(file: string): boolean {
+function readOnly(file: string): { file: string; why: string | undefined }[] {
   const found = statSync(file, { throwIfNoEntry: false });
-  if (!found) return false;
+  if (!found) return [];
   try {
     accessSync(file, constants.W_OK);
-    return (found.mode & 0o200) === 0;
-  } catch {
-    return true;
+    return (found.mode & 0o200) === 0 ? [{ file, why: 'mode' }] : [];
+  } catch (thrown) {
+    return [{ file, why: (thrown as NodeJS.ErrnoException).code }];
   }
 }
 
-function checkStore(stateDir: string): Finding {
+function checkStore(terminal: Terminal, stateDir: string): Finding {
   try {
-    const found = inspectStore(stateDir);
-    return found ? ok('store', `${found.file}: database OK (${size(found.bytes)})`) : ok('store', 'nothing is stored yet');
+    const found = inspectStore(stateDir, (bytes) => terminal.stderr.write(`Checking the database (${size(bytes)})…\n`));
+    if (!found) return ok('store', 'nothing is stored yet');
+    if (!found.complete)
+      return note(
+        'store',
+        `${found.file}: quick check OK (${size(found.bytes)}); the indexes of a database of this size are not checked here`,
+        'make a backup, which checks everything: interlane backup <file>',
+      );
+    return ok('store', `${found.file}: database OK (${size(found.bytes)})`);
   } catch (thrown) {
     if (!(thrown instanceof InterlaneError)) throw thrown;
     const [says, ...fix] = thrown.message.split('; ');

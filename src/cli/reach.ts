@@ -1,5 +1,6 @@
 // Flags, environment and the file of the running gateway → a connection, or an error that names what was tried and what to do.
 import { readFileSync } from 'node:fs';
+import { dirname } from 'node:path';
 import { connect, type Client } from '../client/client.ts';
 import { cliFile, findPaths } from '../config/paths.ts';
 import { InterlaneError, reasonOf, type ErrorCode } from '../errors.ts';
@@ -40,7 +41,7 @@ export async function reach(terminal: Terminal, flags: ReachFlags, signal?: Abor
       signal: signal ? AbortSignal.any([signal, limit]) : limit,
     });
   } catch (thrown) {
-    throw refusal(thrown, url, token, found);
+    throw await refusal(thrown, url, token, found);
   }
 }
 
@@ -120,12 +121,18 @@ function readCliFile(stateDir: string): CliFile | undefined {
 
 const refusals: ReadonlySet<ErrorCode> = new Set(['UNAUTHORIZED', 'AUTH_RATE_LIMITED']);
 
-function refusal(thrown: unknown, url: string, token: string | undefined, found: Found['found']): unknown {
+async function refusal(thrown: unknown, url: string, token: string | undefined, found: Found['found']): Promise<unknown> {
   if (!(thrown instanceof InterlaneError)) return thrown;
   if (found) {
     // The gateway was killed, or has just started and not written its file yet.
     if (thrown.code !== 'UNAVAILABLE' && !refusals.has(thrown.code)) return thrown;
     const why = `it is named in ${found.file}, written by process ${found.pid}`;
+    const { isHeld } = await import('../store/sqlite/inspect.ts');
+    if (isHeld(dirname(found.file)))
+      return new InterlaneError(
+        'UNAVAILABLE',
+        `gateway does not answer at ${url} (${why}), but a process still uses its state directory; wait a moment if it is starting or busy, else continue or stop process ${found.pid}`,
+      );
     return new InterlaneError('UNAVAILABLE', `gateway does not answer at ${url} (${why}); start it with: interlane up`);
   }
   if (thrown.code === 'UNAUTHORIZED') {

@@ -1,6 +1,8 @@
 // Everything a command may use of its process: arguments, environment, streams. Passed in, so that tests run the real commands.
 import { styleText } from 'node:util';
 
+export type StopSignal = 'SIGINT' | 'SIGTERM' | 'SIGHUP';
+
 export interface Terminal {
   argv: string[];
   env: Record<string, string | undefined>;
@@ -9,9 +11,11 @@ export interface Terminal {
   stdout: NodeJS.WritableStream & { isTTY?: boolean; columns?: number };
   stderr: NodeJS.WritableStream & { isTTY?: boolean };
   /** Returns the undo. */
-  onSignal(name: 'SIGINT' | 'SIGTERM', handler: () => void): () => void;
+  onSignal(name: StopSignal, handler: () => void): () => void;
   /** Calls the handler with an error that nothing caught; the process ends after it. */
   onCrash(handler: (error: unknown) => void): void;
+  /** Calls the handler when standard output or error cannot be written any more; the process then goes on. */
+  onOutputLost(handler: (error: Error) => void): void;
   now(): number;
   /** Resolves after the time, or rejects when the signal is aborted. */
   sleep(ms: number, signal: AbortSignal): Promise<void>;

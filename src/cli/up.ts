@@ -14,7 +14,7 @@ import { isLoopback } from '../server/access.ts';
 import { isThere } from '../there.ts';
 import type { Gateway } from '../embed.ts';
 import { running } from './reach.ts';
-import { columns, commandLine, paint, visible, type Terminal } from './terminal.ts';
+import { columns, commandLine, paint, visible, type StopSignal, type Terminal } from './terminal.ts';
 import { version } from './version.ts';
 import type { Warn } from '../warn.ts';
 
@@ -40,10 +40,14 @@ export async function up(terminal: Terminal, paths: Paths, { config, places }: L
   const warn: Warn = (message, about = {}) => log.warn(about, message);
   // The operator learns from the log why a gateway is gone.
   terminal.onCrash((error) => log.error({ stack: error instanceof Error ? error.stack : undefined }, `gateway ends: ${reasonOf(error)}`));
+  let outputLost: string | undefined;
+  terminal.onOutputLost((error) => (outputLost = reasonOf(error)));
+  const notesNow = () =>
+    outputLost === undefined ? [] : [`log cannot be written, and the gateway goes on without it: ${outputLost}; restart it to log again`];
   const found = await modelHere(terminal, config);
   let gateway: Awaited<ReturnType<typeof startGateway>>;
   try {
-    gateway = await startGateway(config, { places, stateDir: paths.stateDir, warn, log, listen, found });
+    gateway = await startGateway(config, { places, stateDir: paths.stateDir, warn, log, listen, found, notes: notesNow });
   } catch (thrown) {
     if (await sayRunning(terminal, paths.stateDir, thrown)) return;
     throw thrown;
@@ -57,10 +61,11 @@ export async function up(terminal: Terminal, paths: Paths, { config, places }: L
   flushCompileCache();
   log.info({ url: server!.url, version, pid: process.pid }, 'gateway is up');
   const unwatch = followConfig(paths.configFile ?? paths.usualConfigFile, terminal.env, gateway, log);
-  await stopped;
+  log.info({ signal: await stopped }, 'gateway stops');
   unwatch();
   terminal.stdout.write('Stopping.\n');
   await gateway.close();
+  log.info('gateway has stopped');
   terminal.stdout.write('Stopped.\n');
 }
 
@@ -156,12 +161,12 @@ function requireWritable(directory: string): void {
 }
 
 /** The first signal stops the gateway in order. It also removes the handlers, so a second one ends the process at once. */
-function stopSignal(terminal: Terminal): Promise<void> {
+function stopSignal(terminal: Terminal): Promise<StopSignal> {
   return new Promise((resolve) => {
-    const undo = (['SIGINT', 'SIGTERM'] as const).map((name) =>
+    const undo = (['SIGINT', 'SIGTERM', 'SIGHUP'] as const).map((name) =>
       terminal.onSignal(name, () => {
         for (const off of undo) off();
-        resolve();
+        resolve(name);
       }),
     );
   });

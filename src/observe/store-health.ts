@@ -4,19 +4,30 @@ import { InterlaneError, reasonOf } from '../errors.ts';
 import type { About, Warn } from '../warn.ts';
 
 interface HealthParts {
-  clock: Pick<Clock, 'after'>;
+  clock: Pick<Clock, 'after' | 'elapsed'>;
   warn: Warn;
-  /** Writes a row. While the store is in trouble this is tried now and then, because an idle gateway would never notice its end. */
+  /** Writes as much as ordinary work does. While the store is in trouble this is tried now and then, because an idle gateway would never notice its end. */
   probe(): Promise<void>;
 }
 
 const probeMs = 5_000;
+/** A store that fails again this soon after it worked needs more good probes the next time, so that the state does not flap. */
+const relapseMs = 10 * 60_000;
+const mostProbes = 60;
+const lookMs = 1_000;
 /** The beginning of the line in the log and of the warning in `status`. */
 export const storeTrouble = 'store is in trouble';
 
 export class StoreHealth {
   private readonly parts: HealthParts;
   private trouble: { why: string; lasting: boolean } | undefined;
+  private lost: string | undefined;
+  private findLost: () => string | undefined = () => undefined;
+  private lookedAt = Number.NEGATIVE_INFINITY;
+  /** Probes without any failure since the last one, and how many end the trouble. */
+  private good = 0;
+  private needed = 1;
+  private endedAt = Number.NEGATIVE_INFINITY;
   private cancel: () => void = () => {};
   private closed = false;
 
@@ -25,25 +36,44 @@ export class StoreHealth {
   }
 
   get well(): boolean {
-    return this.trouble === undefined;
+    this.look();
+    return this.trouble === undefined && this.lost === undefined;
   }
 
   warnings(): string[] {
-    return this.trouble ? [`${storeTrouble}: ${this.trouble.why}`] : [];
+    this.look();
+    return [this.trouble?.why, this.lost].flatMap((why) => (why === undefined ? [] : [`${storeTrouble}: ${why}`]));
+  }
+
+  /** `lost`: why the store's file is not the one that was opened; undefined while it is. */
+  watch(lost: () => string | undefined): void {
+    this.findLost = lost;
+  }
+
+  /** Looks whether the file is still there, at most once a second: at each commit, and whenever the health is asked for. */
+  look(): void {
+    const { clock, warn } = this.parts;
+    if (this.closed || clock.elapsed() - this.lookedAt < lookMs) return;
+    this.lookedAt = clock.elapsed();
+    const before = this.lost;
+    this.lost = this.findLost();
+    if (this.lost !== undefined && before === undefined) warn(`${storeTrouble}: ${this.lost}`);
+    if (this.lost === undefined && before !== undefined) warn('store has its file again');
   }
 
   failed(trouble: { why: string; lasting: boolean }): void {
+    this.good = 0;
     if (this.trouble?.why === trouble.why || this.trouble?.lasting) return;
+    if (!this.trouble) this.needed = this.parts.clock.elapsed() - this.endedAt < relapseMs ? Math.min(2 * this.needed, mostProbes) : 1;
     this.trouble = trouble;
     this.parts.warn(`${storeTrouble}: ${trouble.why}`);
     this.probeLater();
   }
 
-  /** A commit has changed something. */
-  wrote(): void {
-    if (!this.trouble || this.trouble.lasting) return;
+  private probed(): void {
+    if (!this.trouble || this.trouble.lasting || ++this.good < this.needed) return;
     this.trouble = undefined;
-    this.cancel();
+    this.endedAt = this.parts.clock.elapsed();
     this.parts.warn('store works again');
   }
 
@@ -63,7 +93,11 @@ export class StoreHealth {
     this.cancel();
     this.cancel = this.parts.clock.after(probeMs, () => {
       const again = () => this.probeLater();
-      this.parts.probe().then(again, again); // the store tells of a failure itself
+      const well = () => this.probed();
+      this.parts
+        .probe()
+        .then(well, () => {})
+        .finally(again); // the store tells of a failure itself
     });
   }
 }

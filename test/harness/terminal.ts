@@ -54,6 +54,7 @@ export function started(
       return () => void handlers.delete(handler);
     },
     onCrash() {},
+    onOutputLost() {},
     now,
     sleep: (ms, signal) => pause(ms, undefined, { signal }),
     newId: () => crypto.randomUUID(),

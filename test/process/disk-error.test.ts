@@ -97,4 +97,28 @@ describe('a gateway that ends by a fault', () => {
       stack: expect.stringContaining('at '),
     });
   });
+
+  it('goes on without its log when that cannot be written, says so in status, and stops in order', async () => {
+    const state = scratch();
+    const running = await up(state, 'exec 2>/dev/full;');
+    const { url, token } = JSON.parse(readFileSync(join(state, 'cli.json'), 'utf8')) as { url: string; token: string };
+    const client = await connect({ url, token, client: { id: 'cli', mode: 'cli', version: '0', platform: 'test' } });
+    const { warnings } = await client.call('status', {});
+    client.close();
+    expect(warnings).toEqual([expect.stringMatching(/^log cannot be written, and the gateway goes on without it: .*ENOSPC/)]);
+    running.child.kill('SIGHUP');
+    expect(await running.finished).toMatchObject({ status: 0, stdout: expect.stringContaining('Stopped.') });
+  });
+
+  it('by a signal has it in its log', async () => {
+    const running = await up(scratch(), '');
+    running.child.kill('SIGTERM');
+    const { status, stderr } = await running.finished;
+    expect(status).toBe(0);
+    const lines = stderr
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as object);
+    expect(lines.slice(-2)).toMatchObject([{ level: 'info', signal: 'SIGTERM', msg: 'gateway stops' }, { msg: 'gateway has stopped' }]);
+  });
 });

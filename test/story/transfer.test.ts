@@ -47,6 +47,7 @@ async function interlane(argv: string[], input = ''): Promise<{ status: number; 
     stderr: sink('stderr'),
     onSignal: () => () => {},
     onCrash() {},
+    onOutputLost() {},
     now: () => 0,
     sleep: () => Promise.resolve(),
     newId: () => `id-${++ids}`,

@@ -14,13 +14,12 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { backup, DatabaseSync } from 'node:sqlite';
-import { pathToFileURL } from 'node:url';
 import { InterlaneError, isDenied, stateUnusable, systemReason } from '../../errors.ts';
 import { isThere, requireReadable } from '../../there.ts';
 import { drive, writing } from '../contract.ts';
 import { applicationId, migrations } from '../migrations.ts';
 import { endTimeline } from '../tables/meta.ts';
-import { Connection, explain, sqliteCode } from './database.ts';
+import { Connection, explain, openAlone, openForReading, sqliteCode } from './database.ts';
 import { lockState, type Holder } from './lock.ts';
 import { noteBackup } from './missing.ts';
 import { databaseName } from './files.ts';
@@ -49,7 +48,7 @@ export async function backupStore(stateDir: string, file: string): Promise<{ byt
   try {
     // Whoever has the partial file is alone, so this look is good until the rename.
     if (existsSync(file)) throw new InterlaneError('INVALID_REQUEST', `backup ${file} exists already; choose another name`);
-    const open = () => new DatabaseSync(source, { readOnly: true, timeout: lockWaitMs });
+    const open = () => openForReading(source, lockWaitMs);
     await copyDatabase(open, partial, `store ${source} cannot be backed up: it`);
     check(partial, `store ${source} cannot be backed up: it`);
     renameSync(partial, file);
@@ -120,13 +119,6 @@ async function copyDatabase(open: () => DatabaseSync, to: string, subject: strin
 /** Beside a database in use there is a WAL. A file without one may lie where nothing can be written, so nothing is made beside it. */
 function openBackup(file: string): DatabaseSync {
   return existsSync(`${file}-wal`) ? new DatabaseSync(file, { readOnly: true, timeout: lockWaitMs }) : openAlone(file);
-}
-
-/** A database that nobody else has open. */
-function openAlone(file: string): DatabaseSync {
-  const url = pathToFileURL(file);
-  url.searchParams.set('immutable', '1');
-  return new DatabaseSync(url, { readOnly: true });
 }
 
 /** Ours, whole, and not newer than we are. */

@@ -6,7 +6,7 @@ import { InterlaneError, reasonOf } from '../../errors.ts';
 import { isThere, requireReadable } from '../../there.ts';
 import { drive, reading, type Body, type Reading } from '../contract.ts';
 import { applicationId, migrations } from '../migrations.ts';
-import { Connection, explain, sqliteCode } from './database.ts';
+import { Connection, damaged, explain, openForReading, refuseLostKeys, sqliteCode } from './database.ts';
 import { refuseLostStore } from './missing.ts';
 import { databaseName } from './files.ts';
 
@@ -14,17 +14,27 @@ const waitMs = 10_000;
 const busy = 5;
 const corrupt = 11;
 
-/** Undefined when there is no store yet. Throws what is wrong with it. */
-export function inspectStore(stateDir: string): { file: string; bytes: number } | undefined {
+/** A complete check reads every index, about 100 MB a second; a larger database gets the quick check, which reads only its tables. */
+const mostChecked = 512 * 1024 ** 2;
+
+/** Undefined when there is no store yet. Throws what is wrong with it. `long` is called before a check that takes more than a second. */
+export function inspectStore(
+  stateDir: string,
+  long: (bytes: number) => void = () => {},
+): { file: string; bytes: number; complete: boolean } | undefined {
   const file = join(stateDir, databaseName);
   const found = isThere(file);
   refuseLostStore(stateDir);
   if (!found) return undefined;
   const database = openChecked(file);
   try {
-    const fault = Object.values(database.prepare('PRAGMA quick_check(1)').get()!)[0];
+    const bytes = statSync(file).size;
+    const complete = bytes <= mostChecked;
+    if (bytes > mostChecked / 4) long(bytes);
+    const fault = Object.values(database.prepare(`PRAGMA ${complete ? 'integrity_check' : 'quick_check'}(1)`).get()!)[0];
     if (fault !== 'ok') throw damaged(file, String(fault));
-    return { file, bytes: statSync(file).size };
+    refuseLostKeys(database, file);
+    return { file, bytes, complete };
   } catch (thrown) {
     throw unreadable(file, thrown);
   } finally {
@@ -88,7 +98,7 @@ function openChecked(file: string): DatabaseSync {
   requireReadable(file, 'store');
   let database: DatabaseSync | undefined;
   try {
-    database = new DatabaseSync(file, { readOnly: true, timeout: waitMs });
+    database = openForReading(file, waitMs);
     const number = (sql: string) => Number(Object.values(database!.prepare(sql).get()!)[0]);
     if (number('PRAGMA application_id') !== applicationId)
       throw new InterlaneError('STORE_UNUSABLE', `store ${file} is a database of another program; choose another --state-dir`);
@@ -110,10 +120,3 @@ function unreadable(file: string, thrown: unknown): unknown {
   if (sqliteCode(thrown) === corrupt) return damaged(file, reasonOf(thrown));
   return new InterlaneError('STORE_UNUSABLE', `store ${file} cannot be read: ${explain(thrown)}`, { cause: thrown });
 }
-
-/** The words of SQLite come last, for those who know them. */
-const damaged = (file: string, how: string) =>
-  new InterlaneError(
-    'STORE_UNUSABLE',
-    `store ${file} is damaged: a part of it cannot be read (SQLite: ${how.replaceAll(/[\s;*]+/g, ' ').trim()}); restore a backup with "interlane restore <file>", or start on another --state-dir`,
-  );

@@ -62,6 +62,10 @@ export function* hasId(t: Reading, id: string): Body<boolean> {
   return (yield* t.one('SELECT 1 AS found FROM sessions WHERE id = ?', id)) !== undefined;
 }
 
+/** For SQLite, which can be told what to read: a key of the table that the index of keys does not find. */
+export const lostKey = `SELECT key FROM sessions AS found NOT INDEXED WHERE current = 1
+  AND NOT EXISTS (SELECT 1 FROM sessions INDEXED BY sessions_key WHERE key = found.key AND current = 1) LIMIT 1`;
+
 /** The current life of a key. */
 export function current(t: Reading, key: string): Body<SessionRow | undefined> {
   return t.one<SessionRow>('SELECT * FROM sessions WHERE key = ? AND current = 1', key);
