@@ -110,7 +110,7 @@ describe('a backup', () => {
     const nowhere = join(empty, 'missing', 'b.db');
     await expect(backupStore(state(), nowhere)).rejects.toMatchObject({
       code: 'STORE_FAILED',
-      message: expect.stringContaining(`backup ${nowhere} cannot be written: ENOENT`),
+      message: expect.stringContaining(`backup ${nowhere} cannot be written: its directory does not exist`),
     });
   });
 

@@ -42,7 +42,9 @@ export async function backupStore(stateDir: string, file: string): Promise<{ byt
   } catch (thrown) {
     const why = existsSync(partial)
       ? `it is being written, or was interrupted: if nobody is at it, remove ${partial}`
-      : systemReason(thrown);
+      : existsSync(dirname(file))
+        ? systemReason(thrown)
+        : 'its directory does not exist';
     throw new InterlaneError(isDenied(thrown) ? 'FILE_DENIED' : 'STORE_FAILED', `backup ${file} cannot be written: ${why}`);
   }
   try {
