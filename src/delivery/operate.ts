@@ -2,17 +2,17 @@
 import { noteDelivery, type EngineCommand, type Tx } from '../engine/feed.ts';
 import { visibleToOperator, type Operator } from '../engine/policy.ts';
 import { InterlaneError } from '../errors.ts';
-import { levelName } from '../levels.ts';
+import { levelName, levelRank } from '../levels.ts';
 import type { DeliveryState, DeliveryView } from '../protocol/delivery.ts';
 import type { World } from '../rules/decide.ts';
-import { canSee, type Viewer } from '../rules/viewer.ts';
+import { canSee, ceilingOf, type Viewer } from '../rules/viewer.ts';
 import type { Body, ReadQuery } from '../store/contract.ts';
 import type { DeliveryRow, SessionRow } from '../store/rows.ts';
 import * as deliveries from '../store/tables/deliveries.ts';
 import * as sessions from '../store/tables/sessions.ts';
 import { settle } from './deliveries.ts';
 
-/** A list reads at most this many rows and then gives a cursor, so that one request stays short. */
+/** A list looks at no more rows that the viewer may know and then gives a cursor. Hidden rows do not count, and end no page. */
 const mostScanned = 2_000;
 const pageRows = 200;
 const previewLength = 200;
@@ -35,7 +35,7 @@ export const deliveriesPage = (look: {
     const found: DeliveryView[] = [];
     let before = start;
     for (let scanned = 0; scanned < mostScanned;) {
-      const page = yield* deliveries.pageBefore(t, before, pageRows, { sessionPk, states });
+      const page = yield* deliveries.pageBefore(t, before, pageRows, { sessionPk, states, level: levelRank(ceilingOf(look.viewer)) });
       scanned += page.length;
       for (const row of page) {
         if (found.length === limit) return { deliveries: found, next: before };

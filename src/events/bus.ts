@@ -11,6 +11,7 @@ import * as exchanges from '../store/tables/exchanges.ts';
 import * as feed from '../store/tables/feed.ts';
 import * as runs from '../store/tables/runs.ts';
 import * as sessions from '../store/tables/sessions.ts';
+import { windowKeys } from '../store/windows.ts';
 import { happened, messageOf, type FeedDetail } from '../store/views.ts';
 
 interface Subscription {
@@ -204,18 +205,19 @@ class Reader implements Follower {
   }
 }
 
-/** Events after a position, in their order. `oldest` is the first one that is kept. */
+/** Events after a position, in their order. `oldest` is the first one that is kept. `only`: those of sessions up to a level, or of one of them. */
 export const feedAfter: ReadQuery<
-  { cursor: number; limit: number },
+  { cursor: number; limit: number; only?: { level: number; key?: string | undefined } | undefined },
   { events: FeedEvent[]; reset: boolean; oldest: number; last: number; more: boolean }
 > = {
   name: 'feed',
-  *body(t, { cursor, limit }) {
+  *body(t, { cursor, limit, only }) {
     const [latest, first] = yield* t.together(feed.latest(t), feed.oldest(t));
     const oldest = first ?? latest + 1;
     // The cursor is older than the feed, or from another database: the missed events are unknown.
     if (cursor + 1 < oldest || cursor > latest) return { events: [], reset: true, oldest, last: cursor, more: false };
-    const rows = yield* feed.after(t, cursor, limit);
+    const upTo = only === undefined ? latest : Math.min(latest, Math.max(cursor, oldest - 1) + windowKeys);
+    const rows = only === undefined ? yield* feed.after(t, cursor, limit) : yield* feed.within(t, { after: cursor, upTo, ...only }, limit);
     const events: FeedEvent[] = [];
     let chars = 0;
     for (const row of rows) {
@@ -224,7 +226,9 @@ export const feedAfter: ReadQuery<
       if (event?.kind === 'entry') chars += lengthOf(event.message);
       if (chars > pageChars) return { events, reset: false, oldest, last: row.pos, more: true };
     }
-    return { events, reset: false, oldest, last: rows.at(-1)?.pos ?? cursor, more: rows.length === limit };
+    const isFull = rows.length === limit;
+    if (only !== undefined && !isFull) return { events, reset: false, oldest, last: upTo, more: upTo < latest };
+    return { events, reset: false, oldest, last: rows.at(-1)?.pos ?? cursor, more: isFull };
   },
 };
 

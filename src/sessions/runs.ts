@@ -1,10 +1,10 @@
 // Runs for viewers: pages, the active run of a session, and the counts of open work.
-import { levelName } from '../levels.ts';
+import { levelName, levelRank } from '../levels.ts';
 import { withoutGaps } from '../gaps.ts';
 import type { Level } from '../protocol/labels.ts';
 import type { WireRun } from '../protocol/result.ts';
 import { type RunState } from '../protocol/run.ts';
-import { canSee, type Fact } from '../rules/viewer.ts';
+import { canSee, ceilingOf, type Fact } from '../rules/viewer.ts';
 import type { ReadQuery } from '../store/contract.ts';
 import type { SessionRow } from '../store/rows.ts';
 import { byId } from '../store/tables/runs.ts';
@@ -15,7 +15,7 @@ import { currentLevel } from './list.ts';
 import { howManyFit, pageBytes, textBound } from './page-bytes.ts';
 import type { Look } from './pages.ts';
 
-/** A list reads at most this many rows and then gives a cursor, so that one request stays short. */
+/** A list looks at no more rows that the viewer may know and then gives a cursor. Hidden rows do not count, and end no page. */
 const mostScanned = 5_000;
 const pageRows = 200;
 
@@ -39,7 +39,7 @@ export const runsPage = ({ world, viewer }: Look): ReadQuery<RunsWish, { runs: W
     let before = start;
     for (let scanned = 0; scanned < mostScanned;) {
       const asked = scanned === 0 && states === undefined ? Math.min(pageRows, limit + 1) : pageRows;
-      const page = yield* runsBefore(t, before, asked, sessionPk);
+      const page = yield* runsBefore(t, before, asked, { sessionPk, level: levelRank(ceilingOf(viewer)) });
       scanned += page.length;
       for (const row of page) {
         before = row.pk;

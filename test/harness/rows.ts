@@ -73,6 +73,21 @@ export class Rows {
     };
   }
 
+  /** Copies a row, each with another id. */
+  async multiply(table: 'runs' | 'deliveries' | 'feed', where: { column: string; is: Value }, count: number): Promise<void> {
+    const [row] = await this.on.all<object>(`SELECT * FROM ${table} WHERE ${where.column} = ?`, where.is);
+    const columns = Object.keys(row!).filter((name) => name !== 'pk');
+    const values = columns.map((name) =>
+      name === 'id' ? `id || '-' || n` : name === 'part' ? 'part + n' : name === 'pos' ? 'pos + n' : name,
+    );
+    await this.on.run(
+      `WITH RECURSIVE counted (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM counted WHERE n < ?)
+       INSERT INTO ${table} (${columns.join(', ')}) SELECT ${values.join(', ')} FROM ${table}, counted WHERE ${where.column} = ?`,
+      count,
+      where.is,
+    );
+  }
+
   // What stories read -------------------------------------------------------------------------------------------------
 
   /** The present life of a key. */

@@ -82,6 +82,36 @@ describe('a token below RESTRICTED', () => {
     expect((await gw.http('/metrics')).status).toBe(200);
   });
 
+  it('gets the same pages of runs, deliveries and events, however many hidden ones are between them', async () => {
+    const { gw, low } = await stage();
+    await gw.answer('before');
+    await gw.finished();
+    const { runId } = await gw.receive({ origin: { channel: 'vault', peer: { kind: 'group', id: 'x' } }, text: 'psst' });
+    await gw.wait(runId);
+    await gw.finished();
+    await gw.settled();
+    const pages = async () => ({
+      runs: await gw.call('runs.list', {}, low),
+      failed: await gw.call('runs.list', { states: ['error'] }, low),
+      deliveries: await gw.call('deliveries.list', {}, low),
+      sent: await gw.call('deliveries.list', { states: ['sent', 'dead'] }, low),
+      events: (await gw.call('feed.read', { limit: 100 }, low)).events.map(({ cursor: _, ...event }) => event),
+      hasMore: (await gw.call('feed.read', { limit: 100 }, low)).hasMore,
+    });
+    await gw.rows.setSession('agent:main:vault:group:x', { taint: 3, level: 3 });
+    const before = await pages();
+    expect(before).toMatchObject({ failed: { runs: [] }, hasMore: false });
+    expect(before.deliveries.deliveries.length).toBeGreaterThan(0);
+    const { pk } = await gw.rows.session('agent:main:vault:group:x');
+    await gw.rows.multiply('runs', { column: 'id', is: runId }, 12_000);
+    const [delivery] = await gw.rows.deliveries({ session_pk: pk });
+    await gw.rows.multiply('deliveries', { column: 'id', is: delivery!.id }, 6_000);
+    const last = (await gw.rows.feed()).at(-1)!;
+    expect(last.session_pk).toBe(pk);
+    await gw.rows.multiply('feed', { column: 'pos', is: last.pos }, 12_000);
+    expect(await pages()).toEqual(before);
+  });
+
   it('gets the same pages of runs, whether or not there are hidden ones', async () => {
     const { gw, low } = await stage();
     const page = (limit: number) => gw.call('runs.list', { limit }, low);

@@ -1,17 +1,17 @@
 // Handlers of `feed.read` and `sessions.markRead`.
 import { feedAfter } from '../../events/bus.ts';
+import { levelRank } from '../../levels.ts';
 import { peerMessage } from '../../protocol/compat/openclaw.ts';
 import type { FeedEvent } from '../../protocol/event.ts';
 import type { feed as table, FeedItem } from '../../protocol/operations/feed.ts';
-import { canSee } from '../../rules/viewer.ts';
+import { canSee, ceilingOf } from '../../rules/viewer.ts';
 import { wireMessage } from '../../sessions/history.ts';
 import { howManyFit, pageBytes, textBound } from '../../sessions/page-bytes.ts';
 import { markRead } from '../../sessions/read-marks.ts';
 import type { Context, Handlers } from './context.ts';
 
-/** Rows of one read, and reads of one request: where most events are hidden, a page is short and still has a next one. */
+/** Rows of one read. */
 const rowsOfRead = 100;
-const mostReads = 5;
 /** Comes before every position. */
 const beginning = -1;
 
@@ -20,37 +20,36 @@ export function feedHandlers({ parts, world, asker, operator, need, view }: Cont
   const mark = markRead(parts.current);
   return {
     'feed.read': async ({ key, agentId, cursor, limit = 100 }, call) => {
-      const only = key === undefined ? undefined : (await need(call, { session: key, agentId })).key;
+      const named = key === undefined ? undefined : (await need(call, { session: key, agentId })).key;
       const { viewer } = view(call);
+      const only = { level: levelRank(ceilingOf(viewer)), key: named };
       const events: FeedItem[] = [];
-      let at = cursor === undefined ? beginning : cursors.followFrom(cursor);
-      let hasMore = true;
       const positions: number[] = [];
-      for (let reads = 0; reads < mostReads && hasMore && events.length < limit; reads++) {
+      let at = cursor === undefined ? beginning : cursors.followFrom(cursor);
+      const upTo = (count: number) => ({ events: events.slice(0, count), nextCursor: cursors.now(positions[count - 1]!), hasMore: true });
+      // There is more if there is another event that the caller may see; hidden ones neither end a page nor make a next one.
+      for (let reads = 0, more = true; more; reads++) {
         // Between two reads others go on.
         if (reads > 0) await call.pace.pause();
-        const page = await store.read(feedAfter, { cursor: at, limit: rowsOfRead }, call.pace);
+        const page = await store.read(feedAfter, { cursor: at, limit: rowsOfRead, only }, call.pace);
         if (page.reset && cursor !== undefined) return { events: [], nextCursor: cursors.now(page.oldest - 1), hasMore: true, reset: true };
         if (page.reset) {
           at = page.oldest - 1;
           continue;
         }
-        hasMore = page.more;
         for (const event of page.events) {
           const { sessionKey, agentId: agent, level } = event;
-          if (events.length === limit) break;
-          at = event.pos;
-          if (only !== undefined && sessionKey !== only) continue;
           if (!canSee(world(), viewer, { key: sessionKey, agent, level })) continue;
+          if (events.length === limit) return upTo(limit);
           events.push(itemOf(event, cursors.feed(event.pos)));
           positions.push(event.pos);
         }
-        if (page.events.length > 0 && page.events.at(-1)!.pos > at) hasMore = true;
-        else at = page.last;
+        at = page.last;
+        more = page.more;
         const fit = howManyFit(events, pageBytes, itemBound);
-        if (fit < events.length) return { events: events.slice(0, fit), nextCursor: cursors.now(positions[fit - 1]!), hasMore: true };
+        if (fit < events.length) return upTo(fit);
       }
-      return { events, nextCursor: cursors.now(at), hasMore };
+      return { events, nextCursor: cursors.now(at), hasMore: false };
     },
     'sessions.markRead': async ({ key, agentId, seq }, call) => {
       const row = await need(call, { session: key, agentId });

@@ -2,6 +2,7 @@
 import type { DeliveryState } from '../../protocol/delivery.ts';
 import type { Body, Reading, Writing } from '../contract.ts';
 import type { DeliveryRow } from '../rows.ts';
+import { inWindows } from '../windows.ts';
 
 type Given =
   | 'id'
@@ -186,25 +187,31 @@ const beginning = 500;
 export type ShownDelivery = Pick<DeliveryRow, (typeof shown)[number] | 'text'>;
 export type DeliveryOfSession = ShownDelivery & { session_key: string; session_id: string; session_agent: string; session_level: number };
 
-/** Joins: sessions. Newest first, strictly before a delivery: of one session, of some states, or all. */
+/** Joins: sessions. Newest first, strictly before a delivery: of one session, or of all sessions up to a level, of some states or all. */
 export function* pageBefore(
   t: Reading,
   before: number,
   limit: number,
-  { sessionPk, states }: { sessionPk?: number | undefined; states?: readonly DeliveryState[] | undefined },
+  { sessionPk, states, level }: { sessionPk?: number | undefined; states?: readonly DeliveryState[] | undefined; level: number },
 ): Body<DeliveryOfSession[]> {
   const wanted = sessionPk !== undefined ? [sessionPk] : [...new Set(states)];
-  const where = sessionPk !== undefined ? 'session_pk = ? AND ' : states === undefined ? '' : 'state = ? AND ';
-  const params = where === '' ? [before] : wanted.flatMap((one) => [one, before]);
-  const select = `SELECT * FROM deliveries WHERE ${where}pk < ?`;
+  const where = sessionPk !== undefined ? 'session_pk = ? AND ' : states === undefined ? '' : 'deliveries.state = ? AND ';
+  const select = `SELECT deliveries.* FROM deliveries CROSS JOIN sessions
+    WHERE sessions.pk = deliveries.session_pk AND ${where}deliveries.pk >= ? AND deliveries.pk < ? AND sessions.level <= ?`;
   // A store merges these by pk and reads no further than the limit.
   const selects = (where === '' ? [select] : wanted.map(() => select)).join(' UNION ALL ');
-  return yield* t.all<DeliveryOfSession>(
-    `SELECT ${shown.map((name) => `page.${name}`).join(', ')}, substr(page.text, 1, ${beginning}) AS text, sessions.key AS session_key, sessions.id AS session_id, sessions.agent AS session_agent, sessions.level AS session_level
-     FROM (${selects} ORDER BY pk DESC LIMIT ?) AS page JOIN sessions ON sessions.pk = page.session_pk ORDER BY page.pk DESC`,
-    ...params,
-    limit,
+  const ends = yield* t.one<{ oldest: number | null; newest: number | null }>(
+    'SELECT (SELECT min(pk) FROM deliveries) AS oldest, (SELECT max(pk) FROM deliveries) AS newest',
   );
+  return yield* inWindows(ends, before, limit, (from, end, most) => {
+    const range = [from, end, level];
+    return t.all<DeliveryOfSession>(
+      `SELECT ${shown.map((name) => `page.${name}`).join(', ')}, substr(page.text, 1, ${beginning}) AS text, sessions.key AS session_key, sessions.id AS session_id, sessions.agent AS session_agent, sessions.level AS session_level
+       FROM (${selects} ORDER BY pk DESC LIMIT ?) AS page JOIN sessions ON sessions.pk = page.session_pk ORDER BY page.pk DESC`,
+      ...(where === '' ? range : wanted.flatMap((one) => [one, ...range])),
+      most,
+    );
+  });
 }
 
 /** Deliveries that are not sent, by state; at most 100,000 of each count. */

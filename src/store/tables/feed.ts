@@ -58,6 +58,19 @@ export function after(t: Reading, pos: number, limit: number): Body<FeedRow[]> {
   return t.all<FeedRow>('SELECT * FROM feed WHERE pos > ? ORDER BY pos LIMIT ?', pos, limit);
 }
 
+/** Joins: sessions. Events of sessions up to a level, in a range of positions; of one key or of all. A cross join is read from the left. */
+export function within(
+  t: Reading,
+  { after: pos, upTo, level, key }: { after: number; upTo: number; level: number; key?: string | undefined },
+  limit: number,
+): Body<FeedRow[]> {
+  const rows = `SELECT feed.* FROM feed CROSS JOIN sessions
+    WHERE sessions.pk = feed.session_pk AND feed.pos > ? AND feed.pos <= ? AND sessions.level <= ?`;
+  return key === undefined
+    ? t.all<FeedRow>(`${rows} ORDER BY feed.pos LIMIT ?`, pos, upTo, level, limit)
+    : t.all<FeedRow>(`${rows} AND sessions.key = ? ORDER BY feed.pos LIMIT ?`, pos, upTo, level, key, limit);
+}
+
 /** Joins: entries. The entries that were written after a position and are still there, with the size of their texts. */
 export function newEntries(t: Reading, pos: number, limit: number): Body<{ pos: number; pk: number; bytes: number }[]> {
   return t.all<{ pos: number; pk: number; bytes: number }>(

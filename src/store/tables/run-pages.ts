@@ -3,6 +3,7 @@ import type { RunState } from '../../protocol/run.ts';
 import type { Body, Reading } from '../contract.ts';
 import type { RunRow, SessionRow } from '../rows.ts';
 import { inBatches } from './value-list.ts';
+import { inWindows } from '../windows.ts';
 
 /** The work of one session: its lane's run that is under way, its own last run, and how many wait in its lane (at most 1,000 count). */
 export interface SessionWork {
@@ -47,19 +48,35 @@ export type RunOfSession = RunRow & {
   session_level: number;
 };
 
-/** Joins: sessions. Newest first, strictly before a run; of one session or of all. */
-export function* runsBefore(t: Reading, before: number, limit: number, sessionPk?: number): Body<RunOfSession[]> {
+/** Joins: sessions. Newest first, strictly before a run: of one session, or of all sessions up to a level. */
+export function* runsBefore(
+  t: Reading,
+  before: number,
+  limit: number,
+  of: { sessionPk?: number | undefined; level: number },
+): Body<RunOfSession[]> {
   const rows = `SELECT runs.*, sessions.key AS session_key, sessions.id AS session_id, sessions.agent AS session_agent,
       sessions.parent_key AS session_parent, sessions.level AS session_level
-    FROM runs JOIN sessions ON sessions.pk = runs.session_pk`;
-  return sessionPk === undefined
-    ? yield* t.all<RunOfSession>(`${rows} WHERE runs.pk < ? ORDER BY runs.pk DESC LIMIT ?`, before, limit)
-    : yield* t.all<RunOfSession>(
-        `${rows} WHERE runs.session_pk = ? AND runs.pk < ? ORDER BY runs.pk DESC LIMIT ?`,
-        sessionPk,
-        before,
-        limit,
-      );
+    FROM runs CROSS JOIN sessions WHERE sessions.pk = runs.session_pk`;
+  if (of.sessionPk !== undefined)
+    return yield* t.all<RunOfSession>(
+      `${rows} AND runs.session_pk = ? AND runs.pk < ? ORDER BY runs.pk DESC LIMIT ?`,
+      of.sessionPk,
+      before,
+      limit,
+    );
+  const ends = yield* t.one<{ oldest: number | null; newest: number | null }>(
+    'SELECT (SELECT min(pk) FROM runs) AS oldest, (SELECT max(pk) FROM runs) AS newest',
+  );
+  return yield* inWindows(ends, before, limit, (from, end, most) =>
+    t.all<RunOfSession>(
+      `${rows} AND runs.pk >= ? AND runs.pk < ? AND sessions.level <= ? ORDER BY runs.pk DESC LIMIT ?`,
+      from,
+      end,
+      of.level,
+      most,
+    ),
+  );
 }
 
 /** Joins: sessions. The session that a run belongs to. */
