@@ -180,7 +180,7 @@ class OutsideServer {
     this.failures++;
     this.notBefore = this.parts.clock.elapsed() + pause;
     this.trouble = why;
-    this.parts.warn(`mcp.servers.${this.name} ${why}${lastOutput === '' ? '' : `; its last output: ${plainLine(lastOutput)}`}`);
+    this.parts.warn(`mcp.servers.${this.name} ${why}${lastOutput === '' ? '' : `; its last output: ${plainLine(masked(lastOutput))}`}`);
   }
 
   /** Gives up a connection that no longer works. */
@@ -326,3 +326,6 @@ function textOf({ content, structuredContent }: Pick<CallToolResult, 'content' |
     ? text
     : `${text.slice(0, largestAnswer)}\n[cut: the first ${largestAnswer} of ${text.length} characters]`;
 }
+
+/** Programs that fail print settings: a value after `NAME=`, or after a name that sounds like a secret's, is left out. */
+const masked = (output: string) => output.replace(/([\w-]+=|[\w-]*(?:key|token|secret|passw)[\w-]*["']?:\s*)\S+/gi, '$1…');

@@ -26,6 +26,9 @@ describe('a pattern', () => {
     [ssn, { '123-45-6789': true }, 'in the name of a field'],
     ['^4711$', { pin: 4711 }, 'in a number'],
     [ssn, { body: JSON.stringify({ deep: JSON.stringify(['123-45-6789']) }).replaceAll('1', '\\u0031') }, 'in JSON inside of a string'],
+    [ssn, { body: JSON.stringify(JSON.stringify('123-45-6789')).replaceAll('1', '\\u0031') }, 'in a JSON string inside of a string'],
+    [ssn, { body: 'id\\n123-45-6789' }, 'after a written-out newline'],
+    [ssn, { body: '123\u201145\u22126789' }, 'with other dashes'],
     ['"pin":4711', { pin: 4711 }, 'in the JSON itself'],
   ])('%s is found in arguments and results: %#, %s', (pattern, value) => {
     for (const form of ['arguments', 'result'] as const) expect(find(pattern, value, form)).toBeDefined();

@@ -50,14 +50,25 @@ function readText(text: string, form: TextForm): ReadText {
   return { pieces: read, wholes: [text, values.join(''), values.join(' '), pieces.join('')].map(plainly) };
 }
 
-/** What a reader may take a string for: without invisible characters, and the strings in it if it is JSON with escapes. */
+/** What a reader may take a string for: without invisible characters, with its written-out breaks, and the strings in it if it is JSON with escapes. */
 function readingsOf(text: string, form: TextForm): string[] {
   const plain = plainly(text);
-  return [...(plain === text ? [] : [plain]), ...(form === 'message' ? [] : nestedIn(text, mostNested))];
+  const spaced = plain.replace(/\\[nrt]/g, ' ');
+  return [
+    ...(plain === text ? [] : [plain]),
+    ...(spaced === plain ? [] : [spaced]),
+    ...(form === 'message' ? [] : nestedIn(text, mostNested)),
+  ];
 }
 
-/** Invisible characters and other forms of letters and digits, such as full-width ones, look the same to a reader. */
-const plainly = (text: string) => (isAscii(text) ? text : text.normalize('NFKC').replace(/\p{Cf}/gu, ''));
+/** Invisible characters, dashes and other forms of letters and digits, such as full-width ones, look the same to a reader. */
+const plainly = (text: string) =>
+  isAscii(text)
+    ? text
+    : text
+        .normalize('NFKC')
+        .replace(/\p{Cf}/gu, '')
+        .replace(/[\p{Pd}\u2043\u2212]/gu, '-');
 
 // oxlint-disable-next-line no-control-regex -- all of ASCII
 const isAscii = (text: string) => !/[^\u0000-\u007f]/.test(text);
@@ -111,10 +122,10 @@ function without(text: string, spans: readonly Span[]): string {
   return result + text.slice(at);
 }
 
-function parsed(text: string): object | undefined {
-  if (!/^\s*[[{]/.test(text)) return undefined;
+function parsed(text: string, opening = /^\s*[[{]/): unknown {
+  if (!opening.test(text)) return undefined;
   try {
-    return JSON.parse(text) as object;
+    return JSON.parse(text);
   } catch {
     return undefined;
   }
@@ -122,7 +133,7 @@ function parsed(text: string): object | undefined {
 
 /** Without an escape the strings in a JSON text are the same in the text itself. */
 function nestedIn(text: string, depth: number): string[] {
-  const value = depth > 0 && text.includes('\\') ? parsed(text) : undefined;
+  const value = depth > 0 && text.includes('\\') ? parsed(text, /^\s*[[{"]/) : undefined;
   if (value === undefined) return [];
   const inner = piecesOf(value);
   return [...inner, ...inner.flatMap((one) => nestedIn(one, depth - 1))];

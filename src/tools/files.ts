@@ -55,10 +55,15 @@ export const filesRead = defineTool({
   effect: 'pure',
   params: z.strictObject({
     path: path.describe('file'),
-    offset: z.number().min(0).optional().describe('byte to start at: nextOffset of the part before'),
+    offset: z
+      .number()
+      .min(0)
+      .refine(Number.isInteger, 'must be a whole number')
+      .optional()
+      .describe('byte to start at: nextOffset of the part before'),
   }),
   async run(context, args) {
-    const offset = Math.floor(args.offset ?? 0);
+    const offset = args.offset ?? 0;
     return inWorkspace('files_read', context, async (workspace) => {
       const { bytes, size } = await workspace.read(args.path, offset, largestRead);
       const { text, used } = textOf(bytes, offset + bytes.length < size, args.path);

@@ -6,7 +6,7 @@ import { toolServer } from './mcp-tools.ts';
 const [how, log] = process.argv.slice(2);
 if (log !== undefined) appendFileSync(log, `start ${process.pid}\n`);
 if (how === 'broken') {
-  process.stderr.write('no such database\n');
+  process.stderr.write('no such database; API_KEY=hunter2 "token": hunter3\n');
   process.exit(3);
 }
 if (how === 'deaf') {

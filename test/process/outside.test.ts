@@ -93,7 +93,7 @@ describe('a child process', () => {
       code: 'UNAVAILABLE',
       error: expect.stringContaining('mock') as unknown,
     });
-    expect(stage.warnings).toContainEqual(expect.stringMatching(/mcp\.servers\.mock.*no such database$/));
+    expect(stage.warnings).toContainEqual(expect.stringMatching(/mcp\.servers\.mock.*no such database; API_KEY=… "token": …$/));
   });
 
   it('that cannot start is tried again after pauses that grow', async () => {
