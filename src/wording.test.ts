@@ -32,7 +32,7 @@ describe('a name in a sentence of ours', () => {
 
 describe('text of others', () => {
   it('loses our brackets and those that look like them', () => {
-    expect(quote('⟦a⟧ 〚b〛 ⟬c⟭ 〘d〙 ⁅e⁆ ⦃f⦄ 【g】 ❲h❳')).toBe('[[a]] [[b]] [[c]] [[d]] [[e]] [[f]] [[g]] [[h]]');
+    expect(quote('⟦a⟧ 〚b〛 ⟬c⟭ 〘d〙 ⁅e⁆ ⦃f⦄ ❲g❳')).toBe('[[a]] [[b]] [[c]] [[d]] [[e]] [[f]] [[g]]');
     expect(quote('[a] 【b】 「c」 {d}')).toBe('[a] 【b】 「c」 {d}');
     expect(gatewayLine('a⟧ 〚b')).toBe('⟦a| |b⟧');
     expect(plainLine(' a\n⟦b⟧\u0000 ', 300)).toBe('a |b|');

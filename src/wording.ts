@@ -10,8 +10,8 @@ import { mapStrings } from './rules/json-strings.ts';
 // The gateway alone writes lines in these brackets. `quote` removes them from every other text, so that no text can forge one; and those
 // that look like them, because a model may not tell them apart.
 const [open, close] = ['⟦', '⟧'];
-const opening = `${open}〚⟬〘⁅⦃⦋⦍⦏⦗【❲`;
-const brackets = /[⟦⟧〚〛⟬⟭〘〙⁅⁆⦃⦄⦋⦌⦍⦎⦏⦐⦗⦘【】❲❳]/g;
+const opening = `${open}〚⟬〘⁅⦃⦋⦍⦏⦗❲`;
+const brackets = /[⟦⟧〚〛⟬⟭〘〙⁅⁆⦃⦄⦋⦌⦍⦎⦏⦐⦗⦘❲❳]/g;
 export const gatewayLine = (text: string) => `${open}${text.replace(brackets, '|')}${close}`;
 /** A text that the gateway did not write, as a model may read it. */
 export const quote = (text: string) => text.replace(brackets, (bracket) => (opening.includes(bracket) ? '[[' : ']]'));

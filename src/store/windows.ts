@@ -15,8 +15,9 @@ export function* inWindows<R>(
   read: (from: number, before: number, limit: number) => Body<R[]>,
 ): Body<R[]> {
   const found: R[] = [];
-  if (ends?.oldest == null || ends.newest === null) return found;
-  for (let end = Math.min(before, ends.newest + 1); end > ends.oldest && found.length < limit; end -= windowKeys)
+  const { oldest = null, newest = null } = ends ?? {};
+  if (oldest === null || newest === null) return found;
+  for (let end = Math.min(before, newest + 1); end > oldest && found.length < limit; end -= windowKeys)
     found.push(...(yield* read(end - windowKeys, end, limit - found.length)));
   return found;
 }
