@@ -131,6 +131,16 @@ describe('a conversation', () => {
     expect(texts()).toHaveLength(3);
   });
 
+  it('reads older pages too, if the newest is short because its messages are large', async () => {
+    const { line, until, texts } = begin();
+    const one = await line(1);
+    const ready = until('ready');
+    await one.answer('chat.history', { ...pageOf(3, 4), hasMore: true, nextOffset: 2 });
+    await one.answer('chat.history', { ...pageOf(1, 2, 3), hasMore: false });
+    await ready;
+    expect(texts()).toEqual(['message 1', 'message 2', 'message 3', 'message 4']);
+  });
+
   it('reads the messages whose events the gateway no longer has', async () => {
     const { events, line, until, texts } = begin();
     const one = await line(1);

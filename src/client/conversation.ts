@@ -8,6 +8,7 @@ import type { Client } from './client.ts';
 import { deferred } from './deferred.ts';
 import { follow } from './follow.ts';
 import { Items, type Item } from './items.ts';
+import { past, readPages } from './past.ts';
 
 export interface ConversationOptions {
   /** Key of the session. */
@@ -53,8 +54,6 @@ type Settings = Omit<Params<'sessions.patch'>, 'key'>;
 
 /** The longest wait of one call; the client repeats it as often as needed. */
 const longestWaitMs = 86_400_000;
-/** Of the past: messages, and characters of each text. */
-const past = { messages: 200, characters: 10_000 } as const;
 
 /** Of one session id: the seq of the last message that is listed, and the ids of the latest by their seqs. */
 interface Seen {
@@ -217,9 +216,8 @@ export class Conversation {
 
   /** Lists the newest messages that are not listed yet. */
   private async readPast(): Promise<void> {
-    const { messages: limit, characters: maxChars } = past;
-    const page = await this.call('chat.history', { sessionKey: this.key, limit, maxChars });
-    if (!('sessionId' in page)) return;
+    const page = await readPages((wish) => this.call('chat.history', wish), this.key);
+    if (!page) return;
     this.describe(page.sessionInfo);
     this.rewind(page.sessionId, page.messages, page.sessionInfo.messageCount);
     for (const message of page.messages) {

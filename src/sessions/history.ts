@@ -21,7 +21,7 @@ export interface HistoryWish {
   /** Include the run id of each message. */
   runIds?: boolean;
   /** The first characters of each text are enough. */
-  chars?: number;
+  chars?: number | undefined;
   /** The most bytes of the messages as JSON. */
   bytes?: number;
 }
@@ -34,6 +34,8 @@ export interface HistoryPage {
 }
 
 const mostScanned = 5_000;
+/** The store reads a text to its end, also where its beginning is enough: a page of beginnings reads so many bytes at most. */
+const mostRead = 64 * pageBytes;
 /** A single message that is larger than a page is on a page of its own; above so many pages its text is cut. */
 const largestMessage = 4;
 
@@ -49,6 +51,7 @@ export const historyPage = (viewer: Viewer): ReadQuery<HistoryWish, HistoryPage>
     const messages: TranscriptMessage[] = [];
     let from = before ?? Number.MAX_SAFE_INTEGER;
     let bytes = 0;
+    let read = 0;
     let scanned = 0;
     for (let more = true; more && scanned < mostScanned;) {
       // One more than is wanted tells whether there are more.
@@ -62,8 +65,9 @@ export const historyPage = (viewer: Viewer): ReadQuery<HistoryWish, HistoryPage>
         full = messages.length + taken.length === limit;
         if (full) break;
         if ((includeTools || row.role !== 'toolResult') && mayRead(viewer, levelName(row.taint))) {
-          bytes += Math.min(row.bytes, chars ?? Infinity);
-          full = bytes > most && messages.length + taken.length > 0;
+          bytes += bytesOf(row, chars);
+          read += row.bytes;
+          full = (bytes > most || read > mostRead) && messages.length + taken.length > 0;
           if (full) break;
           taken.push(row);
         }
@@ -88,32 +92,40 @@ function cutPage(newestFirst: TranscriptMessage[], most: number, next: number | 
 /** The entries after a seq, oldest first. */
 export const historyAfter = (
   viewer: Viewer,
-): ReadQuery<{ sessionPk: number; after: number; limit: number }, { messages: TranscriptMessage[]; more: boolean }> => ({
+): ReadQuery<
+  { sessionPk: number; after: number; limit: number; chars?: number | undefined },
+  { messages: TranscriptMessage[]; more: boolean }
+> => ({
   name: 'history after',
   rows: ({ limit }) => limit,
-  *body(t, { sessionPk, after, limit }) {
+  *body(t, { sessionPk, after, limit, chars }) {
     const level = levelRank(ceilingOf(viewer));
     const messages: TranscriptMessage[] = [];
     let bytes = 0;
+    let read = 0;
     let more = true;
-    for (let from = after; more && messages.length < limit && bytes <= pageBytes;) {
+    for (let from = after; more && messages.length < limit && bytes <= pageBytes && read <= mostRead;) {
       const page = yield* entriesAfter(t, sessionPk, from, level, Math.min(entryRows, limit - messages.length + 1));
       const taken: PageEntry[] = [];
       // The last row of a full page only says that there is more.
       for (const entry of page.slice(0, entryRows - 1)) {
         if (messages.length + taken.length === limit) break;
-        bytes += entry.bytes;
-        if (bytes > pageBytes && messages.length + taken.length > 0) break;
+        bytes += bytesOf(entry, chars);
+        read += entry.bytes;
+        if ((bytes > pageBytes || read > mostRead) && messages.length + taken.length > 0) break;
         taken.push(entry);
         from = entry.seq;
       }
       more = page.length > taken.length;
-      messages.push(...(yield* messagesOf(t, taken, true, pageBytes)));
+      messages.push(...(yield* messagesOf(t, taken, true, pageBytes, chars)));
     }
     const fit = howManyFit(messages, pageBytes, messageBound);
     return { messages: messages.slice(0, fit), more: more || fit < messages.length };
   },
 });
+
+/** Of what is returned of an entry, about; the page is cut by its exact size afterwards. */
+const bytesOf = (row: PageEntry, chars = Infinity) => Math.min(row.bytes - row.body_bytes, chars) + row.body_bytes;
 
 function* messagesOf(t: Reading, rows: PageEntry[], runIds: boolean, page: number, chars?: number): Body<TranscriptMessage[]> {
   const pks = runIds ? new Set(rows.flatMap(({ run_pk }) => (run_pk === null ? [] : [run_pk]))) : [];

@@ -60,6 +60,19 @@ it('offset has a limit, and the error names the cursor; the answer before has on
   });
 });
 
+it('a page of the beginnings of large messages counts what it returns', async () => {
+  const gw = await testGateway({ listen: true });
+  const key = 'agent:main:big';
+  await gw.call('sessions.create', { key });
+  const { deltaCursor } = (await gw.call('chat.history', { sessionKey: key })) as { deltaCursor: string };
+  await gw.rows.addEntries(key, 40, (n) => `${n}: ${'x'.repeat(200_000)}`);
+  const wish = { sessionKey: key, maxChars: 10_000 };
+  const page = await gw.call('chat.history', wish);
+  expect(page).toMatchObject({ hasMore: false, messages: { length: 40 } });
+  expect(bytesOf(page)).toBeLessThan(mebi);
+  expect(await gw.call('chat.history', { ...wish, cursor: deltaCursor })).toMatchObject({ hasMore: false, messages: { length: 40 } });
+});
+
 it('a page of history has at most 1 MiB, says that there is more, and the pages together are the transcript', async () => {
   const gw = await testGateway({ listen: true, config: { tools: { sessions: { visibility: 'all' } } }, caller: 'agent:main:main' });
   await gw.call('sessions.create', { key: 'agent:main:big' });

@@ -20,10 +20,12 @@ export function chatHandlers(context: Context): Handlers<keyof typeof table> {
       sameLife(row, sessionId);
       const sessionInfo = await describe(call, row);
       const end = row.next_seq - 1;
+      // One character more tells whether a text is cut.
+      const chars = maxChars === undefined ? undefined : maxChars + 1;
       if (cursor !== undefined) {
         const after = cursors.seqOf('newer', row.id, cursor);
         if (typeof after !== 'number' || after > end) return { kind: 'reset' };
-        const { messages, more } = await store.read(historyAfter(view(call).viewer), { sessionPk: row.pk, after, limit }, call.pace);
+        const { messages, more } = await store.read(historyAfter(view(call).viewer), { sessionPk: row.pk, after, limit, chars }, call.pace);
         const last = messages.at(-1)?.seq ?? after;
         return {
           kind: 'delta',
@@ -34,7 +36,7 @@ export function chatHandlers(context: Context): Handlers<keyof typeof table> {
         };
       }
       const before = offset === undefined ? undefined : Math.max(0, row.next_seq - offset);
-      const page = { sessionPk: row.pk, limit, before, includeTools: true, runIds: true };
+      const page = { sessionPk: row.pk, limit, before, includeTools: true, runIds: true, chars };
       const { messages, next } = await store.read(historyPage(view(call).viewer), page, call.pace);
       return {
         sessionKey: row.key,

@@ -4,7 +4,7 @@ import type { EntryRow } from '../rows.ts';
 import { inBatches } from './value-list.ts';
 
 /** An entry of a page. A large one has its text and its body still to come: `whole` reads them. */
-export type PageEntry = Omit<EntryRow, 'text'> & { text: string | null; bytes: number };
+export type PageEntry = Omit<EntryRow, 'text'> & { text: string | null; bytes: number; body_bytes: number };
 
 /** Text and body up to this many bytes come with the page, so a page of small messages is one statement. */
 const smallBytes = 4096;
@@ -13,6 +13,7 @@ export const entryRows = 64;
 
 const size = 'octet_length(text) + coalesce(octet_length(body), 0)';
 const columns = `pk, session_pk, seq, id, run_pk, step, role, taint, provenance, at, ${size} AS bytes,
+  coalesce(octet_length(body), 0) AS body_bytes,
   CASE WHEN ${size} <= ${smallBytes} THEN text END AS text, CASE WHEN ${size} <= ${smallBytes} THEN body END AS body`;
 
 /** Newest first, strictly before a seq and after another. */
