@@ -270,9 +270,9 @@ export async function assemble(initial: Config, options: GatewayOptions): Promis
   };
   const close = () => (closing ??= closeAll());
   try {
+    clockJumped = (ms) => void engine.clockJumped(ms).catch((thrown: unknown) => report('move of due times', thrown));
     await outbox.doubtRestored(); // before the engine makes deliveries, which no backup has
     const member = await engine.start(mainSessions(current().world));
-    clockJumped = (ms) => void engine.clockJumped(ms).catch((thrown: unknown) => report('move of due times', thrown));
     await outbox.start(member);
     if (options.listen) door = await open(options.listen);
     if (indexes) search.wake();

@@ -95,11 +95,11 @@ export const resendDelivery = (
   },
 });
 
-/** A delivery with an unknown outcome has arrived, or is given up. */
-export const settleUnknown = (
+/** A delivery with an unknown outcome has arrived, or is given up. One that failed can be given up too: its text is deleted. */
+export const settleByOperator = (
   current: () => { world: World },
 ): EngineCommand<Asked & { as: 'sent' | 'failed'; by: string }, { changed: boolean; delivery: DeliveryView }> => ({
-  name: 'settle unknown delivery',
+  name: 'settle delivery by operator',
   *body(t, { as, by, ...asked }) {
     const { delivery, session } = yield* theOne(t, current().world, asked);
     if (delivery.state === as && delivery.text === '') return { changed: false, delivery: viewOf(delivery, session) };

@@ -75,7 +75,8 @@ class OutsideServer {
   private current: Connection | undefined;
   private era: Connection['era'] | undefined;
   private listedAt: number | undefined;
-  private refreshing = false;
+  /** The connection that is asked for its tools again. A later connection does not wait for an earlier one. */
+  private refreshing: Connection | undefined;
   /** It has said that its tools changed since the last refresh began. */
   private stale = false;
   private nextRefresh = 0;
@@ -192,12 +193,14 @@ class OutsideServer {
   /** However often a server says that its tools have changed: one refresh is under way at a time, and they have a pause between them. */
   private async refresh(connection: Connection): Promise<void> {
     this.stale = true;
-    if (this.refreshing) return;
-    this.refreshing = true;
+    if (this.refreshing === connection) return;
+    this.refreshing = connection;
+    const isMine = () => this.refreshing === connection && (this.current ?? connection) === connection;
     try {
-      while (this.stale && (this.current ?? connection) === connection) {
+      while (this.stale && isMine()) {
         const wait = this.nextRefresh - this.parts.clock.elapsed();
         if (wait > 0) await sleep(this.parts.clock, wait, this.closed.signal);
+        if (!isMine()) return;
         this.stale = false;
         this.listedAt = this.parts.clock.elapsed();
         this.nextRefresh = this.listedAt + refreshPauseMs;
@@ -206,7 +209,7 @@ class OutsideServer {
     } catch (thrown) {
       if (!(thrown instanceof Refused)) this.drop(connection, `did not list its tools: ${plainLine(reasonOf(thrown))}`);
     } finally {
-      this.refreshing = false;
+      if (this.refreshing === connection) this.refreshing = undefined;
     }
   }
 

@@ -28,6 +28,8 @@ const browserMs = 30 * 86_400_000;
 const expiryCheckMs = 3_600_000;
 /** `last used` is written at most this often. */
 const usedEveryMs = 60_000;
+/** The last tokens that ended. A check that began before the end of one is over long before so many others end. */
+const mostOver = 10_000;
 /** Tokens in a list. */
 const mostTokens = 10_000;
 
@@ -145,7 +147,7 @@ export class Auth {
   }
 
   /** Whether a caller's token has ended since it was checked. */
-  isOver(caller: Caller): boolean {
+  isOver(caller: Pick<Caller, 'tokenId'>): boolean {
     return this.over.has(caller.tokenId);
   }
 
@@ -244,6 +246,8 @@ export class Auth {
 
   private end(tokenId: string, why: TokenEnd): void {
     this.over.add(tokenId);
+    if (this.over.size > mostOver) this.over.delete(this.over.keys().next().value!);
+    for (const [key, ids] of this.bound) if (ids.delete(tokenId) && ids.size === 0) this.bound.delete(key);
     this.expiries.get(tokenId)?.();
     this.expiries.delete(tokenId);
     this.signIns.delete(tokenId);

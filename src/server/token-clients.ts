@@ -4,10 +4,12 @@ import type { Auth } from './auth.ts';
 
 export class TokenClients {
   private readonly pacer: Pacer;
+  private readonly auth: Auth;
   private readonly clients = new Map<string, Client>();
 
   constructor(pacer: Pacer, auth: Auth) {
     this.pacer = pacer;
+    this.auth = auth;
     auth.onEnd((tokenId) => this.clients.delete(tokenId));
   }
 
@@ -15,7 +17,8 @@ export class TokenClients {
     const known = this.clients.get(tokenId);
     if (known) return known;
     const client = this.pacer.client();
-    this.clients.set(tokenId, client);
+    // No end would delete the client of a token that is over.
+    if (!this.auth.isOver({ tokenId })) this.clients.set(tokenId, client);
     return client;
   }
 }

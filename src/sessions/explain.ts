@@ -56,7 +56,7 @@ export const answers: { [T in Topic]: (question: Questions[T], known: Knowledge)
   },
 };
 
-/** What the question says of a session, beside what is stored of it. A question can raise levels, never lower them. */
+/** The stored facts of a session; what the question says replaces them, but its levels can only raise the stored ones. */
 async function factsOf(
   { world, session }: Knowledge,
   asked: SessionFacts,

@@ -11,7 +11,7 @@ import { onTestFinished } from 'vitest';
 import { setImmediate as tick } from 'node:timers/promises';
 import { Config } from '../../src/config/schema.ts';
 import { beginSending } from '../../src/delivery/deliveries.ts';
-import { deliveriesPage, resendDelivery, settleUnknown, type DeliveriesWish } from '../../src/delivery/operate.ts';
+import { deliveriesPage, resendDelivery, settleByOperator, type DeliveriesWish } from '../../src/delivery/operate.ts';
 import type { DeliveryView } from '../../src/protocol/delivery.ts';
 import { sessionsPage } from '../../src/sessions/pages.ts';
 import { partyOfRow } from '../../src/engine/policy.ts';
@@ -82,7 +82,7 @@ export function insideOf({ store, engine, bus, invoker, current }: Parts, clock:
     deliveries: {
       list: (wish) => store.read(deliveriesPage({ world: current().world, viewer: { as: 'system' } }), { limit: 100, ...wish }),
       resend: (deliveryId, attempts) => store.write(resendDelivery(current), { deliveryId, attempts, operator, now: clock() }),
-      settle: (deliveryId, as) => store.write(settleUnknown(current), { deliveryId, as, by: 'a test', operator, now: clock() }),
+      settle: (deliveryId, as) => store.write(settleByOperator(current), { deliveryId, as, by: 'a test', operator, now: clock() }),
     },
   };
 }

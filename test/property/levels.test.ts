@@ -221,6 +221,6 @@ it('no chain of operations shows a caller what is above its ceiling', async () =
         }
       },
     ),
-    { numRuns: soak ? 500 : 12 },
+    { numRuns: soak ? 500 : 25 },
   );
 });

@@ -52,11 +52,15 @@ describe('a token that expires', () => {
   it('leaves nothing that it has read to the next token of its name', async () => {
     const gw = await open();
     await gw.tell('agent:main:main', 'hello');
-    const unread = async (token: string) => (await gw.call('sessions.list', { includeUnread: true }, token)).sessions[0]!.unreadCount;
+    const unread = async (token: string) =>
+      (await gw.call('sessions.list', { includeUnread: true }, token)).sessions.find(({ key }) => key === 'agent:main:main')!.unreadCount;
     const brief = { scopes: ['operator.write'] as ['operator.write'], expiresInSeconds: 60 };
     const first = await gw.token('brief', brief);
     await gw.call('sessions.markRead', { key: 'main' }, first);
     expect(await unread(first)).toBe(0);
+    const low = await gw.token('low', { scopes: ['operator.write'], level: 'PUBLIC' });
+    await gw.tell('agent:main:high', 'secret', { taint: 3 });
+    await expect(gw.call('sessions.markRead', { key: 'agent:main:high' }, low)).rejects.toMatchObject({ code: 'SESSION_NOT_FOUND' });
     await gw.clock.advance(60_000);
     expect(await unread(await gw.token('brief', brief))).toBe(2);
   });

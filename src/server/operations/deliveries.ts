@@ -1,12 +1,12 @@
 // Handlers of `deliveries.*`: list, resend, settle.
-import { deliveriesPage, resendDelivery, settleUnknown } from '../../delivery/operate.ts';
+import { deliveriesPage, resendDelivery, settleByOperator } from '../../delivery/operate.ts';
 import type { deliveries as table } from '../../protocol/operations/deliveries.ts';
 import type { Context, Handlers } from './context.ts';
 
 export function deliveryHandlers({ parts, need, operator, view }: Context): Handlers<keyof typeof table> {
   const { store, cursors } = parts;
   const resend = resendDelivery(parts.current);
-  const settle = settleUnknown(parts.current);
+  const settle = settleByOperator(parts.current);
   return {
     'deliveries.list': async ({ key, agentId, states, limit = 100, cursor }, call) => {
       const row = key === undefined ? undefined : await need(call, { session: key, agentId });

@@ -2,6 +2,7 @@
 import { Worker } from 'node:worker_threads';
 import { InterlaneError } from '../../errors.ts';
 import type { Query } from '../contract.ts';
+import { rowShape } from '../row-shape.ts';
 
 export type ToReader = { id: number; slot: number; queries: Query[] } | { end: number } | { stop: true };
 export interface Table {
@@ -82,11 +83,7 @@ export class ReaderThread {
 }
 
 function rowsOf({ columns, rows }: Table, { want }: Query): unknown {
-  const named = rows.map((row) => {
-    const one: Record<string, unknown> = {};
-    for (let at = 0; at < columns.length; at++) one[columns[at]!] = row[at];
-    return one;
-  });
+  const named = rows.map(rowShape(columns));
   return want === 'all' ? named : named[0];
 }
 

@@ -147,3 +147,14 @@ it('a page that needs more than it said begins again at the reader, and reads th
   expect(await store.read(page, { asks: 100, together: 1 })).toBe(100);
   expect([began, asked.length]).toEqual([3, 97]);
 });
+
+it('a read whose thread ends between two statements fails, and the next one has a new thread', async () => {
+  const { reader } = open();
+  const log: string[] = [];
+  const pause = async () => void (await reader['thread']!['worker'].terminate());
+  await expect(reader.read(counting(log, 'cut'), { statements: 2 }, { ...client(), pause })).rejects.toMatchObject({
+    code: 'STORE_FAILED',
+  });
+  expect(log).toEqual(['cut']);
+  expect(await reader.read(counting(log, 'next'), { statements: 2 }, client())).toBe('next');
+});

@@ -91,6 +91,8 @@ export class Reader {
   /** Limits act between two statements: one that has begun cannot be stopped. */
   private run<Args, R>(query: ReadQuery<Args, R>, args: Args, slot: number, pace: Pace | undefined): Promise<R> {
     let began: number | undefined;
+    // All statements of a read go to one thread: another one would answer from another snapshot.
+    let thread: ReaderThread | undefined;
     return driveLater(query.body(reading, args), async (ask) => {
       pace?.signal.throwIfAborted();
       if (this.closed) throw closing();
@@ -101,7 +103,7 @@ export class Reader {
           `read "${query.name}" took longer than ${snapshotMs / 1000} s; try again, or ask for less at once`,
         );
       const queries = queriesOf(ask, query.name);
-      const answers = await this.open().ask(slot, queries);
+      const answers = await (thread ??= this.open()).ask(slot, queries);
       // What the body makes of the answer is a piece of the client's work on this thread.
       await pace?.pause();
       return Array.isArray(ask) ? answers : answers[0];

@@ -232,6 +232,7 @@ export class SqliteSearch implements SearchIndex {
   private async propose(proposal: Query, pace: Pace | undefined): Promise<number[]> {
     const { path, readerAfter = largeIndex } = this.parts;
     if (path === inMemory || (this.file.place()?.pos ?? 0) <= readerAfter) return this.file.propose(proposal);
+    // A read has a time limit between its statements. This one is a single statement, so it needs no clock.
     this.reader ??= new Reader(path, () => 0);
     try {
       return (await this.reader.read(asked, proposal, pace)).map(({ pk }) => pk);
