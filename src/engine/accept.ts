@@ -66,7 +66,8 @@ export function accept(current: Current): EngineCommand<AcceptArgs, Accepted> {
       requireAgent(kernel.world.agents, session.agent);
       requireClearance(kernel.world, session, args.input.taint, 'message');
       // I8. The label rises here and not when the turn starts: nothing of a message that waits shows below its level.
-      if (yield* sessions.raise(t, session.pk, args.input.taint)) session = yield* sessions.get(t, session.pk);
+      if (session.taint < args.input.taint && (yield* sessions.raise(t, session.pk, args.input.taint)))
+        session = yield* sessions.get(t, session.pk);
       if (isNew) noteSession(t, session, 'created', args.now);
       const { runId } = args.input;
       if (runId === args.idempotency?.key && (yield* runs.byId(t, runId))) throw usedKey(runId);
