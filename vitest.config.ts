@@ -17,6 +17,8 @@ export default defineConfig({
     // Where one thing is broken, everything that waits for it would run into its limit.
     bail: 5,
     globalSetup: 'test/postgres/global.ts',
+    // A core that is kept free is a third of the time on a machine with two.
+    maxWorkers: '100%',
     // The check at the end of the run takes part of it.
     teardownTimeout: 120_000,
     projects: [
