@@ -24,13 +24,13 @@ it('an agent that was removed from the config answers nothing more; operators re
   await stage.reload(one);
 
   for (const refused of [
-    stage.call('sessions.send', { key, message: 'hi' }),
-    stage.call('chat.send', { sessionKey: key, message: 'hi', idempotencyKey: 'k1' }),
-    stage.call('agent', { sessionKey: key, message: 'hi', idempotencyKey: 'k2' }),
-    stage.call('sessions.create', { agentId: 'work' }),
-    stage.call('guests.join', { name: 'other', agentId: 'work' }),
+    () => stage.call('sessions.send', { key, message: 'hi' }),
+    () => stage.call('chat.send', { sessionKey: key, message: 'hi', idempotencyKey: 'k1' }),
+    () => stage.call('agent', { sessionKey: key, message: 'hi', idempotencyKey: 'k2' }),
+    () => stage.call('sessions.create', { agentId: 'work' }),
+    () => stage.call('guests.join', { name: 'other', agentId: 'work' }),
   ])
-    await expect(refused).rejects.toMatchObject({ code: 'AGENT_NOT_FOUND' });
+    await expect(refused()).rejects.toMatchObject({ code: 'AGENT_NOT_FOUND' });
   expect(await stage.tool('sessions_send', { sessionKey: key, message: 'hi' })).toEqual(refusal('AGENT_NOT_FOUND', 'work'));
   const guest = await stage.mcp(token);
   expect((await guest.client.listTools()).tools).toEqual([]);
